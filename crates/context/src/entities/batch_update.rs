@@ -4,9 +4,14 @@
 use serde_json::{Map, Value};
 
 use crate::entities::view::{EntityTarget, WriteAction};
-use crate::model::request_body::{self, BodyEntity, BodyForm, BodyOptions, array, object};
+use crate::model::entity::Key;
+use crate::model::request_body::{self, BodyAttribute, BodyEntity, BodyForm, BodyOptions, array, object};
 use crate::model::update::UpdateMode;
+use crate::query::{Criteria, Rules, Selector};
 use crate::refusal::Refusal;
+
+/// Members of an entity that select others by a regular expression.
+const PATTERNS: [&str; 2] = ["idPattern", "typePattern"];
 
 /// The action of a batch on each entity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +60,66 @@ impl ActionType {
 /// The entity's name in the reply, and the owner's action.
 pub(crate) type BatchItem = (String, WriteAction);
 
-/// Reads the body of an update; nothing is applied unless the whole body is valid.
-pub(crate) fn read(body: &[u8], how: BodyOptions) -> Result<Vec<BatchItem>, Refusal> {
-    read_batch(object(body)?, how)
+/// An update of several entities.
+pub(crate) enum BatchUpdate {
+    /// Of entities that are named, one after the other.
+    Named(Vec<BatchItem>),
+    /// Of all entities that match, for one item after the other.
+    Matching(Vec<MatchingItem>, Box<Criteria>),
+}
+
+/// A change of all entities that match.
+pub(crate) struct MatchingItem {
+    pub(crate) selector: Selector,
+    action: ActionType,
+    attributes: Vec<BodyAttribute>,
+}
+
+impl MatchingItem {
+    /// The owner's action for one of the entities.
+    pub(crate) fn action(&self, key: &Key) -> WriteAction {
+        let (id, kind) = (key.id.clone(), Some(key.kind.clone()));
+        self.action.action(BodyEntity { id, kind, attributes: self.attributes.clone() })
+    }
+}
+
+/// Reads the body of an update; nothing is applied unless the whole body is valid. It is about entities that match if it has an
+/// `expression`, or if its entities have patterns.
+pub(crate) fn read(body: &[u8], how: BodyOptions) -> Result<BatchUpdate, Refusal> {
+    let mut members = object(body)?;
+    let criteria = match members.shift_remove("expression") {
+        None => None,
+        Some(Value::Object(expression)) => Some(Criteria::of_json(Rules::Sent, &expression)?),
+        Some(other) => return Err(Refusal::bad(format!("expression {other} is no object; send one"))),
+    };
+    let has_pattern = |entity: &Value| PATTERNS.iter().any(|name| entity.get(name).is_some());
+    let entities = members.get("entities").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let (count, patterns) = (entities.len(), entities.iter().filter(|entity| has_pattern(entity)).count());
+    if criteria.is_none() && patterns == 0 {
+        return read_batch(members, how).map(BatchUpdate::Named);
+    }
+    if criteria.is_none() && patterns < count {
+        return Err(Refusal::bad(
+            "entities has items with a pattern and items without: send them in two requests, the first as it was meant",
+        ));
+    }
+    let (action, entities) = take_parts(members)?;
+    let items = entities.into_iter().map(|entity| matching_item(entity, action, how)).collect::<Result<_, _>>()?;
+    Ok(BatchUpdate::Matching(items, Box::new(criteria.unwrap_or_default())))
+}
+
+fn matching_item(
+    mut members: Map<String, Value>,
+    action: ActionType,
+    how: BodyOptions,
+) -> Result<MatchingItem, Refusal> {
+    let named = Selector::MEMBERS.into_iter().filter_map(|name| Some((name.to_owned(), members.shift_remove(name)?)));
+    let selector = Selector::of_json(&Value::Object(named.collect()))?;
+    let attributes = match action {
+        ActionType::Delete => request_body::attributes_of(without_values(members), BodyOptions::NORMALIZED)?,
+        _ => request_body::attributes_of(members, how)?,
+    };
+    Ok(MatchingItem { selector, action, attributes })
 }
 
 /// Reads the value of a record: a batch as in the body of an update, or one entity to append.
@@ -75,15 +137,21 @@ pub(crate) fn read_record(value: &[u8], form: BodyForm) -> Result<Vec<BatchItem>
     ))
 }
 
-fn read_batch(mut members: Map<String, Value>, how: BodyOptions) -> Result<Vec<BatchItem>, Refusal> {
+fn read_batch(members: Map<String, Value>, how: BodyOptions) -> Result<Vec<BatchItem>, Refusal> {
+    let (action, entities) = take_parts(members)?;
+    entities.into_iter().map(|entity| item(entity, action, how)).collect()
+}
+
+/// The action and the entities of a batch.
+fn take_parts(mut members: Map<String, Value>) -> Result<(ActionType, Vec<Map<String, Value>>), Refusal> {
     let action = match members.shift_remove("actionType") {
         Some(Value::String(text)) => ActionType::read(&text)?,
         Some(other) => return Err(Refusal::bad(format!("actionType {other} is no string; send one"))),
         None => return Err(Refusal::bad("the body has no member 'actionType': add append, update, delete or another")),
     };
     let entities = members.shift_remove("entities");
-    only(members.keys().next(), "actionType and entities")?;
-    read_entities("entities", entities, action, how)
+    only(members.keys().next(), "actionType, entities and expression")?;
+    Ok((action, read_entities("entities", entities)?))
 }
 
 /// Reads a notification's body as entities to append.
@@ -96,7 +164,8 @@ pub(crate) fn read_notification(body: &[u8]) -> Result<Vec<BatchItem>, Refusal> 
             "the body has no text 'subscriptionId': a notification names its subscription; add it",
         ));
     }
-    read_entities("data", data, ActionType::Append, BodyOptions::NORMALIZED)
+    let entities = read_entities("data", data)?.into_iter();
+    entities.map(|entity| item(entity, ActionType::Append, BodyOptions::NORMALIZED)).collect()
 }
 
 fn only(unknown: Option<&String>, known: &str) -> Result<(), Refusal> {
@@ -106,12 +175,7 @@ fn only(unknown: Option<&String>, known: &str) -> Result<(), Refusal> {
     }
 }
 
-fn read_entities(
-    name: &str,
-    entities: Option<Value>,
-    action: ActionType,
-    how: BodyOptions,
-) -> Result<Vec<BatchItem>, Refusal> {
+fn read_entities(name: &str, entities: Option<Value>) -> Result<Vec<Map<String, Value>>, Refusal> {
     let entities = entities.ok_or_else(|| Refusal::bad(format!("the body has no member '{name}': add an array")))?;
     array(name, &entities)?;
     let Value::Array(entities) = entities else { return Ok(Vec::new()) };
@@ -119,14 +183,14 @@ fn read_entities(
         return Err(Refusal::bad(format!("{name} is empty: it must name at least one entity; add it")));
     }
     let one = |entity: Value| match entity {
-        Value::Object(members) => item(members, action, how),
+        Value::Object(members) => Ok(members),
         other => Err(Refusal::bad(format!("{other} in {name} is no object; send entities"))),
     };
     entities.into_iter().map(one).collect()
 }
 
 fn item(members: Map<String, Value>, action: ActionType, how: BodyOptions) -> Result<BatchItem, Refusal> {
-    if let Some(pattern) = ["idPattern", "typePattern"].into_iter().find(|name| members.contains_key(*name)) {
+    if let Some(pattern) = PATTERNS.into_iter().find(|name| members.contains_key(*name)) {
         return Err(Refusal::later("an update by pattern: member", pattern));
     }
     let given = match action {

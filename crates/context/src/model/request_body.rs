@@ -225,7 +225,7 @@ fn identifier(what: impl fmt::Display, value: &Value) -> Result<&str, Refusal> {
     Ok(text)
 }
 
-fn attributes_of(members: Map<String, Value>, how: BodyOptions) -> Result<Vec<BodyAttribute>, Refusal> {
+pub(crate) fn attributes_of(members: Map<String, Value>, how: BodyOptions) -> Result<Vec<BodyAttribute>, Refusal> {
     let read = |(name, value): (String, Value)| {
         check_attribute_name(&name)?;
         attribute_of(&name, value, how)

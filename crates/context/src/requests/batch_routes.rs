@@ -8,13 +8,13 @@ use axum::response::IntoResponse;
 use millstream_http::{AnswerMemory, Content, Limits, Route, Routes};
 use serde_json::json;
 
-use crate::entities::batch_update;
+use crate::entities::batch_update::{self, BatchUpdate};
 use crate::model::render::AttributeSelection;
 use crate::query::Order;
 use crate::query::filter::EntityFilter;
 use crate::refusal::Refusal;
 use crate::requests::handler::{
-    EntityRead, HandlerResult, READER, ServiceState, WRITER, answer_list, listing, scoped, taking, updating,
+    EntityRead, HandlerResult, READER, ServiceState, WRITER, answer_list, changed, listing, scoped, taking, updating,
 };
 use crate::requests::op_query::OpQuery;
 use crate::requests::service::{JsonText, NgsiRequest, Service};
@@ -32,7 +32,7 @@ pub(crate) fn add(routes: Routes, service: &Arc<Service>, limits: Limits) -> Rou
     let update = updating(update, [object()])
         .answers(404, "One of the entities or attributes does not exist.")
         .answers(409, "An id names several entities.")
-        .answers(204, "Done.");
+        .answers(204, "Done. If it was about all entities that match, Fiware-Total-Count tells how many they are.");
     let notify = scoped(Route::post("/v2/op/notify", WRITER, limits, "Take a notification as an update"))
         .query("options", "forcedUpdate: told anyway.");
     let notify = updating(notify, [object()])
@@ -64,11 +64,31 @@ async fn query_entities(
     answer_list(&service, &ask, &given, read, memory).await
 }
 
-async fn update_entities(State(service): ServiceState, ask: NgsiRequest, JsonText(body): JsonText) -> HandlerResult {
+async fn update_entities(
+    State(service): ServiceState,
+    ask: NgsiRequest,
+    memory: AnswerMemory,
+    JsonText(body): JsonText,
+) -> HandlerResult {
     let given = ask.parameters(&[], &["keyValues", "overrideMetadata", "forcedUpdate", "flowControl"])?;
     let asked = service.observers.timing.of(RequestPhase::Parse, || batch_update::read(&body, given.how()))?;
-    service.update_all(&ask, asked).await?;
-    Ok(StatusCode::NO_CONTENT.into_response())
+    match asked {
+        BatchUpdate::Named(items) => {
+            service.update_all(&ask, items).await?;
+            Ok(StatusCode::NO_CONTENT.into_response())
+        }
+        BatchUpdate::Matching(items, criteria) => {
+            let now_ms = service.wall.now_ms();
+            let (mut count, mut memory) = (0, memory);
+            for item in items {
+                let (selectors, paths) = (vec![item.selector.clone()], ask.paths()?);
+                let filter = EntityFilter { selectors, paths, criteria: (*criteria).clone(), now_ms };
+                let changed = service.change_all(&ask, filter, memory, |key| item.action(key)).await?;
+                (count, memory) = (count + changed.count, changed.memory);
+            }
+            Ok(changed(count))
+        }
+    }
 }
 
 async fn take_notification(State(service): ServiceState, ask: NgsiRequest, JsonText(body): JsonText) -> HandlerResult {

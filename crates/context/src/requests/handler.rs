@@ -112,6 +112,20 @@ pub(crate) fn updating(route: RouteDraft, contents: impl IntoIterator<Item = Con
         .answers(422, "It does not fit the entity as it is, in part or in whole.")
 }
 
+/// Parameters that say which entities are listed or changed.
+pub(crate) fn filtering(route: RouteDraft) -> RouteDraft {
+    route
+        .query("id", "Ids, separated by commas.")
+        .query("type", "Types, separated by commas.")
+        .query("idPattern", "What ids contain, a regular expression; not together with id.")
+        .query("typePattern", "What types contain, a regular expression; not together with type.")
+        .query("q", "Statements about attributes, all of which hold: t>20;name~=^a;!retired;(a==1|b==2).")
+        .query("mq", "Statements about metadata: t.accuracy<1.")
+        .query("georel", "near;maxDistance:m, near;minDistance:m, coveredBy, intersects, disjoint or equals.")
+        .query("geometry", "point, line, polygon or box.")
+        .query("coords", "latitude,longitude;latitude,longitude…")
+}
+
 /// Parameters and responses of all routes that list entities.
 pub(crate) fn listing(route: RouteDraft) -> RouteDraft {
     route
@@ -192,6 +206,11 @@ pub(crate) fn json_answer(text: String) -> Response {
 /// Renders the entity's tag for the header `ETag`.
 pub(crate) fn tag_of(entity: &Entity) -> HeaderValue {
     HeaderValue::from_str(&entity.tag()).expect("a tag is ASCII")
+}
+
+/// The reply to a change of all entities that match.
+pub(crate) fn changed(count: usize) -> Response {
+    (StatusCode::NO_CONTENT, [(TOTAL_COUNT, HeaderValue::from(count))]).into_response()
 }
 
 pub(crate) fn not_modified(entity: &Entity) -> Response {

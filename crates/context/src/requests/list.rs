@@ -112,6 +112,17 @@ pub(crate) fn gather(asked: &ListRequest, plan: &QueryPlan) -> Result<LocalPage,
     Ok(LocalPage { entities, total })
 }
 
+/// Gathers all entities that match.
+pub(crate) fn gather_all(asked: &mut ListRequest, plan: &QueryPlan) -> Result<Vec<Arc<Entity>>, RequestFailure> {
+    let ListRequest { snapshots, tenant, filter, order, page, memory, .. } = asked;
+    let mut entities: Vec<Arc<Entity>> = Vec::new();
+    walk(&partitions(snapshots, tenant), plan, filter, order, *page, TotalCount::Unwanted, |entity| {
+        entities.push(entity.clone());
+        Ok(memory.cover(entities.capacity() * size_of::<Arc<Entity>>())?)
+    })?;
+    Ok(entities)
+}
+
 /// Renders entities as a page.
 pub(crate) fn render<'a>(
     entities: impl Iterator<Item = &'a Entity>,

@@ -5,11 +5,13 @@
 //!
 //! Not here: subscriptions (`subscriptions`), Orion's operator routes (`orion`).
 
+pub(crate) mod batch;
 pub(crate) mod batch_routes;
 pub(crate) mod deprecations;
 pub(crate) mod forwarding;
 pub(crate) mod handler;
 pub(crate) mod list;
+pub(crate) mod matching;
 pub(crate) mod nearest;
 pub(crate) mod op_query;
 pub(crate) mod op_update;

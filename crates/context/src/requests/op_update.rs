@@ -2,6 +2,9 @@
 
 use crate::refusal::{ErrorName, Refusal};
 
+/// Refusals that a reply tells.
+const TOLD_MAX: usize = 100;
+
 /// The reply to a batch, from the refusals of its entities.
 pub(crate) fn combined(count: usize, refused: Vec<(String, Refusal)>) -> Result<(), Refusal> {
     let Some((_, first)) = refused.first() else { return Ok(()) };
@@ -19,6 +22,8 @@ pub(crate) fn combined(count: usize, refused: Vec<(String, Refusal)>) -> Result<
         () if has(ErrorName::NoResourcesAvailable) => ErrorName::NoResourcesAvailable,
         () => ErrorName::Unprocessable,
     };
-    let each: Vec<String> = refused.iter().map(|(named, why)| format!("{named}: {}", why.description)).collect();
+    let told = refused.iter().take(TOLD_MAX);
+    let mut each: Vec<String> = told.map(|(named, why)| format!("{named}: {}", why.description)).collect();
+    each.extend(refused.len().checked_sub(TOLD_MAX).filter(|more| *more > 0).map(|more| format!("and {more} more")));
     Err(Refusal::new(name, format!("{} of {count} entities: {}", refused.len(), each.join(" | "))))
 }

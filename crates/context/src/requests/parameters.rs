@@ -28,6 +28,10 @@ pub(crate) const AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token"
 const LIMIT_DEFAULT: usize = 20;
 const LIMIT_MAX: usize = 1_000;
 
+/// Parameters that say which entities are meant.
+pub(crate) const FILTER_PARAMETERS: [&str; 9] =
+    ["id", "type", "idPattern", "typePattern", "q", "mq", "georel", "geometry", "coords"];
+
 /// All parameters of an NGSI list.
 pub(crate) const LIST_PARAMETERS: [&str; 14] = [
     "id",

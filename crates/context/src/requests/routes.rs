@@ -12,22 +12,24 @@ use serde_json::json;
 
 use crate::ContextConfig;
 use crate::entities::decide::no_attribute;
-use crate::entities::view::WriteAction;
-use crate::model::entity::Entity;
+use crate::entities::view::{EntityTarget, WriteAction};
+use crate::model::entity::{Entity, Key};
 use crate::model::render::{self, AttributeSelection, Head};
 use crate::model::request_body::{self, Representation};
 use crate::model::syntax::{check_attribute_name, check_identifier};
 use crate::model::update::UpdateMode;
+use crate::query::Selector;
 use crate::query::filter::EntityFilter;
 use crate::refusal::{Refusal, RequestFailure, STYLE};
 use crate::registrations::AskedAttributes;
 use crate::requests::batch_routes;
 use crate::requests::forwarding::{EntityQuestion, ShowEntity, reads_one};
 use crate::requests::handler::{
-    AttributePath, EntityRead, HandlerResult, READER, ServiceState, WRITER, answer_list, cacheable, checked,
-    conditional, entity_schema, json_answer, listing, not_modified, of_one, scoped, tagged, target, updating, writes,
+    AttributePath, EntityRead, HandlerResult, READER, ServiceState, WRITER, answer_list, cacheable, changed, checked,
+    conditional, entity_schema, filtering, json_answer, listing, not_modified, of_one, scoped, tagged, target,
+    updating, writes,
 };
-use crate::requests::parameters::{LIST_PARAMETERS, RequestParameters};
+use crate::requests::parameters::{FILTER_PARAMETERS, LIST_PARAMETERS, RequestParameters};
 use crate::requests::registration_routes;
 use crate::requests::service::{JsonText, NgsiRequest, Service};
 use crate::requests::type_routes;
@@ -58,18 +60,13 @@ pub(crate) fn routes(service: &Arc<Service>, config: &ContextConfig) -> Routes {
 }
 
 fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes {
-    let list = listing(scoped(Route::get(ENTITIES, READER, limits, "List entities, oldest first")))
-        .query("id", "Ids, separated by commas.")
-        .query("type", "Types, separated by commas.")
-        .query("idPattern", "What ids contain, a regular expression; not together with id.")
-        .query("typePattern", "What types contain, a regular expression; not together with type.")
-        .query("q", "Statements about attributes, all of which hold: t>20;name~=^a;!retired.")
-        .query("mq", "Statements about metadata: t.accuracy<1.")
-        .query("georel", "near;maxDistance:m, near;minDistance:m, coveredBy, intersects, disjoint or equals.")
-        .query("geometry", "point, line, polygon or box.")
-        .query("coords", "latitude,longitude;latitude,longitude…")
+    let list = filtering(listing(scoped(Route::get(ENTITIES, READER, limits, "List entities, oldest first"))))
         .query("attrs", "Attributes to show, in this order; also dateCreated, dateModified, servicePath and *.")
         .query("metadata", "Metadata to show; also dateCreated, dateModified and *.");
+    let clear = filtering(scoped(Route::delete(ENTITIES, WRITER, limits, "Delete all entities that match")))
+        .keeps_to_scope()
+        .answers(204, "They are gone; Fiware-Total-Count tells how many.")
+        .answers(422, "The geometry cannot be computed, or an entity was changed again and again meanwhile.");
     let create = scoped(Route::post(ENTITIES, WRITER, limits, "Create an entity"))
         .keeps_to_scope()
         .query("options", "keyValues: bare values; upsert: update it if it exists.");
@@ -84,6 +81,7 @@ fn of_entities(routes: Routes, service: &Arc<Service>, limits: Limits) -> Routes
     let delete = conditional(delete).answers(204, "It is gone.");
     routes
         .route(list.to(list_entities, service.clone()))
+        .route(clear.to(delete_entities, service.clone()))
         .route(create.answered_by(writes(service, create_entity)))
         .route(read.answered_by(reads_one(service, read_entity)))
         .route(delete.answered_by(writes(service, delete_entity)))
@@ -160,6 +158,23 @@ async fn list_entities(State(service): ServiceState, ask: NgsiRequest, memory: A
     let filter = EntityFilter { selectors, paths, criteria, now_ms: service.wall.now_ms() };
     let read = EntityRead { filter, order, selection: given.selection()? };
     answer_list(&service, &ask, &given, read, memory).await
+}
+
+async fn delete_entities(State(service): ServiceState, ask: NgsiRequest, memory: AnswerMemory) -> HandlerResult {
+    ask.only_parameters(&FILTER_PARAMETERS)?;
+    let given = ask.parameters(&FILTER_PARAMETERS, &[])?;
+    let (selector, criteria) = (given.selector()?, given.criteria()?);
+    if selector == Selector::default() && criteria.is_empty() {
+        return Err(Refusal::bad(
+            "nothing says which entities are meant: name some by id, type, a pattern, q, mq or georel; idPattern=.* means all",
+        )
+        .into());
+    }
+    let filter =
+        EntityFilter { selectors: vec![selector], paths: ask.paths()?, criteria, now_ms: service.wall.now_ms() };
+    let delete = |key: &Key| WriteAction::Delete(EntityTarget { id: key.id.clone(), kind: Some(key.kind.to_string()) });
+    let deleted = service.change_all(&ask, filter, memory, delete).await?;
+    Ok(changed(deleted.count))
 }
 
 async fn create_entity(service: Arc<Service>, ask: NgsiRequest, (): (), JsonText(body): JsonText) -> HandlerResult {

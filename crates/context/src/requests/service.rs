@@ -1,6 +1,5 @@
 //! The state that all handlers share: parses requests, sends commands to the owners and returns their replies.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,9 +11,7 @@ use bytes::Bytes;
 use millstream_http::{Caller, Payload, Problem, Request, TraceContext, Unread, Workers};
 use millstream_types::{AccessScope, ErrorCode, MonotonicClock, Principal, TenantId, TopicPartition, WallClock};
 use millstream_view::{Error, Slots};
-use tokio::time::sleep;
 
-use crate::entities::batch_update::BatchItem;
 use crate::entities::change_details::ChangeOrigin;
 use crate::entities::change_topics::{ChangeTopics, NoTopic};
 use crate::entities::condition::{self, Versions};
@@ -29,7 +26,6 @@ use crate::query::{NameFilter, Selector};
 use crate::refusal::{Refusal, RequestFailure};
 use crate::registrations::Registrations;
 use crate::requests::deprecations::Deprecations;
-use crate::requests::op_update;
 use crate::requests::parameters::{self, Paths, RequestParameters};
 use crate::statistics::observers::Observers;
 use crate::statistics::request_observer::CORRELATOR;
@@ -50,11 +46,6 @@ static HEADERS: [HeaderName; 9] = [
 ];
 const JSON: &str = "application/json";
 
-/// Concurrent writes of one batch.
-const BATCH_IN_FLIGHT_MAX: usize = 256;
-/// Pause of a batch while an owner's inbox is full.
-const FULL_PAUSE: Duration = Duration::from_millis(1);
-
 pub(crate) struct Service {
     pub(crate) views: Arc<Slots<EntityView>>,
     pub(crate) topics: Arc<ChangeTopics>,
@@ -73,14 +64,6 @@ pub(crate) struct Service {
     pub(crate) deprecations: Deprecations,
     pub(crate) observers: Observers,
     pub(crate) registrations: Arc<Registrations>,
-}
-
-/// A write of a batch whose owner has not answered yet.
-struct PendingWrite {
-    /// The entity, as errors name it.
-    named: String,
-    started: Duration,
-    answer: millstream_view::Answer<EntityView>,
 }
 
 impl Service {
@@ -215,6 +198,18 @@ impl NgsiRequest {
         match Versions::of_write(&self.headers) {
             None => Ok(()),
             Some(_) => Err(Refusal::bad("If-Match: a batch has no version; leave it out, or write entity by entity")),
+        }
+    }
+
+    /// Refuses query parameters beside these: a misspelt one must not make a change reach further.
+    pub(crate) fn only_parameters(&self, known: &[&str]) -> Result<(), Refusal> {
+        let names = self.query.as_deref().unwrap_or_default().split('&').filter_map(|pair| pair.split('=').next());
+        match names.into_iter().find(|name| !name.is_empty() && !known.contains(name)) {
+            None => Ok(()),
+            Some(name) => Err(Refusal::bad(format!(
+                "parameter '{name}' has no meaning here: only {} do; leave it out, or correct it",
+                known.join(", ")
+            ))),
         }
     }
 
@@ -358,76 +353,13 @@ impl Service {
         }
     }
 
-    /// Sends writes of several entities to their owners, in order; returns once all are durable. A batch that has begun
-    /// waits for room, so that it is refused as a whole or not at all.
-    pub(crate) async fn write_all(
-        self: &Arc<Self>,
-        ask: &NgsiRequest,
-        asked: Vec<BatchItem>,
-    ) -> Result<(), RequestFailure> {
-        asked.iter().try_for_each(|(_, action)| ask.check_type(action.kind()))?;
-        let path = parameters::write_path(&ask.headers)?;
-        ask.check_no_version()?;
-        asked.iter().try_for_each(|(_, action)| self.check_places(&ask.tenant, &path, action))?;
-        let (count, mut refused) = (asked.len(), Vec::new());
-        let flow = self.flow(ask);
-        let (mut waiting, mut has_begun) = (VecDeque::new(), false);
-        for (named, action) in asked {
-            if waiting.len() >= BATCH_IN_FLIGHT_MAX
-                && let Some(first) = waiting.pop_front()
-            {
-                self.answered(first, &mut refused).await?;
-            }
-            let id = action.id().clone();
-            self.deprecations.note(&ask.tenant, &action);
-            let tell = self.tell(&ask.tenant, &id).await?;
-            let owner = self.views.partition_of(&partition_key(&ask.tenant, &id));
-            let (tenant, path) = (ask.tenant.clone(), path.clone());
-            let (origin, at_us) = (ask.origin(&self.tokens, flow.as_ref()), self.stamps.next());
-            let request = WriteRequest { tenant, path, tell, versions: None, origin, at_us, action };
-            let started = self.clock.now();
-            let mut command = EntityCommand::Request(Box::new(request));
-            let answer = loop {
-                command = match self.views.offer(owner, command) {
-                    Ok(answer) => break answer,
-                    // Nothing is accepted yet if there is nothing to wait for.
-                    Err((full, back)) if has_begun && full.is_full() => back,
-                    Err((refusal, _)) => return self.noted(Err(refusal)).map(drop),
-                };
-                // The batch's own replies free room first.
-                match waiting.pop_front() {
-                    Some(first) => self.answered(first, &mut refused).await?,
-                    None => sleep(FULL_PAUSE).await,
-                }
-            };
-            has_begun = true;
-            waiting.push_back(PendingWrite { named, started, answer });
-        }
-        for one in waiting {
-            self.answered(one, &mut refused).await?;
-        }
-        if let Some(flow) = flow.filter(|_| refused.is_empty()) {
-            self.flows.wait(flow, count).await;
-        }
-        Ok(op_update::combined(count, refused)?)
-    }
-
     /// Registers an update whose reply waits for its notifications.
-    fn flow(&self, ask: &NgsiRequest) -> Option<Flow> {
+    pub(crate) fn flow(&self, ask: &NgsiRequest) -> Option<Flow> {
         ask.is_flow_controlled().then(|| self.flows.begin()).flatten()
     }
 
-    async fn answered(&self, write: PendingWrite, refused: &mut Vec<(String, Refusal)>) -> Result<(), RequestFailure> {
-        let PendingWrite { named, started, answer } = write;
-        match self.noted(answer.await.unwrap_or(Err(Error::Stopped)))? {
-            EntityReply::Refused(refusal) => refused.push((named, refusal)),
-            _ => self.counters.updated(self.clock.now().saturating_sub(started)),
-        }
-        Ok(())
-    }
-
     /// Passes a reply on and tells the observers whether the log stores records.
-    fn noted(&self, answer: Result<EntityReply, Error>) -> Result<EntityReply, RequestFailure> {
+    pub(crate) fn noted(&self, answer: Result<EntityReply, Error>) -> Result<EntityReply, RequestFailure> {
         match &answer {
             Ok(EntityReply::Refused(_)) => {}
             Ok(_) => self.observers.stored(),
@@ -449,7 +381,12 @@ impl Service {
     }
 
     /// Refuses invalid locations before an owner gets a command: only a stored attribute may ignore its type.
-    fn check_places(&self, tenant: &TenantId, path: &str, action: &WriteAction) -> Result<(), RequestFailure> {
+    pub(crate) fn check_places(
+        &self,
+        tenant: &TenantId,
+        path: &str,
+        action: &WriteAction,
+    ) -> Result<(), RequestFailure> {
         let mut away = None;
         let checked = action.check_places(|id, kind| {
             let snapshot = self.views.snapshot(self.views.partition_of(&partition_key(tenant, id)));
@@ -461,7 +398,7 @@ impl Service {
     }
 
     /// The change partition of an entity. A tenant's first change creates the topic and waits for the disk.
-    async fn tell(self: &Arc<Self>, tenant: &TenantId, id: &str) -> Result<TopicPartition, RequestFailure> {
+    pub(crate) async fn tell(self: &Arc<Self>, tenant: &TenantId, id: &str) -> Result<TopicPartition, RequestFailure> {
         if let Some(known) = self.topics.known_partition(tenant, id) {
             return Ok(known);
         }

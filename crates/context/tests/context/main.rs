@@ -15,6 +15,7 @@ mod indexes;
 mod jexl;
 mod js;
 mod kafka;
+mod matching;
 mod mosquitto;
 mod moves;
 mod notifications;
