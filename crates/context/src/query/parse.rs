@@ -59,71 +59,83 @@ impl Expression {
     }
 
     fn read(text: &str, about: About, rules: Rules) -> Result<Self, Refusal> {
-        let read = all_of(text, Place::Outside, about, rules)?;
-        let count = read.all_statements().len();
-        if count > STATEMENTS_MAX {
-            return Err(refused(text, about, &format!("{count} statements: at most {STATEMENTS_MAX} are allowed")));
+        ExpressionReader { about, rules, statements: 0 }.all_of(text, Nesting::Outside)
+    }
+}
+
+/// The brackets around a text: none, or so many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Nesting {
+    Outside,
+    Within(usize),
+}
+
+struct ExpressionReader {
+    about: About,
+    rules: Rules,
+    /// Those that were read so far.
+    statements: usize,
+}
+
+impl ExpressionReader {
+    /// Statements and brackets joined by `;`.
+    fn all_of(&mut self, text: &str, nesting: Nesting) -> Result<Expression, Refusal> {
+        let mut parts = parts(text, ';', nesting).ok_or_else(|| open_quote(text, self.about))?;
+        if parts.len() > 1 && parts.last().is_some_and(|last| last.trim().is_empty()) {
+            parts.pop();
+        }
+        let mut read = Expression::default();
+        for part in parts {
+            let part = part.trim();
+            match part.starts_with('(') {
+                true => read.alternatives.push(self.any_of(part, nesting)?),
+                false => read.statements.push(self.statement(part)?),
+            }
+        }
+        Ok(read)
+    }
+
+    /// The inside of brackets: expressions joined by `|`.
+    fn any_of(&mut self, text: &str, nesting: Nesting) -> Result<Vec<Expression>, Refusal> {
+        let depth = match nesting {
+            Nesting::Outside => 1,
+            Nesting::Within(depth) => depth + 1,
+        };
+        if depth > NESTING_MAX {
+            let why = format!("more than {NESTING_MAX} brackets within each other");
+            return Err(refused(text, self.about, &why));
+        }
+        let nesting = Nesting::Within(depth);
+        let inner = match closing_bracket(text) {
+            Some(end) if end + 1 == text.len() => &text[1..end],
+            Some(_) => return Err(refused(text, self.about, "behind a bracket that closes comes ';' or '|'")),
+            None => return Err(refused(text, self.about, "a bracket is not closed: brackets come in pairs")),
+        };
+        let each = parts(inner, '|', nesting).ok_or_else(|| open_quote(inner, self.about))?;
+        each.into_iter().map(|part| self.all_of(part, nesting)).collect()
+    }
+
+    fn statement(&mut self, text: &str) -> Result<Statement, Refusal> {
+        self.statements += 1;
+        if self.statements > STATEMENTS_MAX {
+            return Err(refused(text, self.about, &format!("it is one of more than {STATEMENTS_MAX} statements")));
+        }
+        let read = statement(text, self.about)?;
+        if self.rules == Rules::Sent {
+            check_sent(text, &read.test, self.about)?;
         }
         Ok(read)
     }
 }
 
-/// The place of a text: in so many brackets, or in none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
-    Outside,
-    Within(usize),
-}
-
-/// Statements and brackets joined by `;`.
-fn all_of(text: &str, place: Place, about: About, rules: Rules) -> Result<Expression, Refusal> {
-    let mut parts = parts(text, ';', place).ok_or_else(|| open_quote(text, about))?;
-    if parts.len() > 1 && parts.last().is_some_and(|last| last.trim().is_empty()) {
-        parts.pop();
-    }
-    let mut read = Expression::default();
-    for part in parts {
-        let part = part.trim();
-        if part.starts_with('(') {
-            read.alternatives.push(any_of(part, place, about, rules)?);
-            continue;
-        }
-        let statement = statement(part, about)?;
-        if rules == Rules::Sent {
-            check_sent(part, &statement.test, about)?;
-        }
-        read.statements.push(statement);
-    }
-    Ok(read)
-}
-
-/// What stands in brackets, joined by `|`.
-fn any_of(text: &str, place: Place, about: About, rules: Rules) -> Result<Vec<Expression>, Refusal> {
-    let depth = match place {
-        Place::Outside => 1,
-        Place::Within(depth) => depth + 1,
-    };
-    if depth > NESTING_MAX {
-        return Err(refused(text, about, &format!("more than {NESTING_MAX} brackets within each other")));
-    }
-    let place = Place::Within(depth);
-    let inner = match closing_bracket(text) {
-        Some(end) if end + 1 == text.len() => &text[1..end],
-        Some(_) => return Err(refused(text, about, "behind a bracket that closes comes ';' or '|'")),
-        None => return Err(refused(text, about, "a bracket is not closed: brackets come in pairs")),
-    };
-    let each = parts(inner, '|', place).ok_or_else(|| open_quote(inner, about))?;
-    each.into_iter().map(|part| all_of(part, place, about, rules)).collect()
-}
-
 /// Splits `text` at separators outside quotes and brackets; `None` if a quote is not closed. Outside of all brackets only the first
 /// character of a part may open one: others belong to patterns.
-fn parts(text: &str, separator: char, place: Place) -> Option<Vec<&str>> {
+fn parts(text: &str, separator: char, nesting: Nesting) -> Option<Vec<&str>> {
     let (mut parts, mut begin, mut depth) = (Vec::new(), 0, 0_usize);
     let mut scan = BracketScan::default();
     for (at, c) in text.char_indices() {
-        let is_plain = scan.passes(c, depth > 0 || place != Place::Outside);
-        let opens = || depth > 0 || place != Place::Outside || text[begin..at].trim_start().is_empty();
+        let is_plain = scan.passes(c, depth > 0 || nesting != Nesting::Outside);
+        let opens = || depth > 0 || nesting != Nesting::Outside || text[begin..at].trim_start().is_empty();
         match c {
             _ if !is_plain => {}
             '(' if opens() => depth += 1,
