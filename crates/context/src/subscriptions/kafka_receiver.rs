@@ -53,7 +53,7 @@ pub(crate) struct KafkaReceiver {
     permits: Semaphore,
 }
 
-/// The connection to a broker; whoever opens it holds the lock.
+/// The connection to a broker; the task that opens it holds the lock.
 type Slot = Arc<tokio::sync::Mutex<Option<Arc<Broker>>>>;
 
 struct Broker {

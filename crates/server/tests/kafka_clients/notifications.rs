@@ -30,7 +30,7 @@ fn room(number: u32) -> Value {
     json!({"id": format!("r{number}"), "type": "Room", "t": {"value": number}})
 }
 
-/// What kcat reads from the beginning: key, headers, value. Nothing while there is no topic.
+/// Records as kcat reads them from the beginning: key, headers, value. None while there is no topic.
 fn records(broker: &Broker, topic: &str) -> Vec<String> {
     let all = ["-C", "-t", topic, "-o", "beginning", "-e", "-Z", "-f", "%k|%h|%s\n"];
     let lines = broker.try_kcat(&all, "").unwrap_or_default();
