@@ -88,12 +88,14 @@ impl KafkaReceiver {
         Self { cluster, outgoing, slots, topics, used, permits: Semaphore::new(records_max) }
     }
 
-    /// Closes connections that were idle for `idle`; returns true if none is left.
+    /// Closes connections that were idle for `idle`, and forgets those that the brokers have closed; returns true if none is left.
     pub(crate) fn close_if_idle(&self, idle: Duration) -> bool {
         let mut slots = self.slots.lock();
         if self.used.lock().elapsed() >= idle {
             slots.clear();
         }
+        let is_open = |open: &Option<Arc<Broker>>| open.as_ref().is_some_and(|open| !open.connection.is_closed());
+        slots.retain(|_, slot| slot.try_lock().map_or(true, |open| is_open(&open)));
         slots.is_empty()
     }
 
@@ -353,7 +355,27 @@ mod tests {
     };
 
     use super::*;
+    use crate::config::NotificationsConfig;
     use crate::outgoing::attempt::FailureKind;
+
+    #[tokio::test]
+    async fn a_connection_that_its_broker_has_closed_is_forgotten_before_it_is_idle_for_long() {
+        let address = Address { host: "b".to_owned(), port: 1, is_tls: false };
+        let cluster = NotificationCluster { brokers: vec![address.clone()], login: None };
+        let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default(), Arc::new(|| false)).unwrap());
+        let receiver = KafkaReceiver::new(cluster, outgoing, 1);
+        let (ours, theirs) = tokio::io::duplex(64);
+        let (reader, writer) = tokio::io::split(ours);
+        let connection = Connection::over(reader, writer, Duration::from_secs(60), ANSWER_MAX_BYTES);
+        let broker = Broker { address: address.clone(), connection, metadata_version: 1, produce_version: 3 };
+        receiver.slots.lock().insert(address, Arc::new(tokio::sync::Mutex::new(Some(Arc::new(broker)))));
+        let idle = Duration::from_secs(3_600);
+        assert!(!receiver.close_if_idle(idle));
+        drop(theirs);
+        while !receiver.close_if_idle(idle) {
+            tokio::task::yield_now().await;
+        }
+    }
 
     #[test]
     fn an_error_of_a_broker_says_whether_the_record_may_be_there_and_another_attempt_helps() {
