@@ -48,7 +48,7 @@ pub use http_client::{Answer, Target, ask, open, read_head, status, try_ask};
 pub use live::{Event, Events, Live};
 pub use log_lines::LogLines;
 pub use memory::{HeldAnswers, MemoryLog};
-pub use process::{Process, binary, millstream, own_addresses, terminate};
+pub use process::{Process, binary, installed, millstream, own_addresses, terminate};
 pub use raw::Raw;
 pub use real_kafka::{RealBroker, RealKafka, xtask};
 pub use relay::Relay;

@@ -42,6 +42,17 @@ pub fn binary() -> PathBuf {
     test.ancestors().nth(2).unwrap().join("millstream")
 }
 
+/// A path below the target directory that `scripts/setup-clients` makes.
+///
+/// # Panics
+/// If it is not there.
+pub fn installed(path: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let path = test.ancestors().nth(3).unwrap().join(path);
+    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
+    path
+}
+
 /// The server's binary, without arguments.
 pub fn millstream() -> Command {
     Command::new(binary())

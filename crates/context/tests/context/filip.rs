@@ -1,18 +1,11 @@
 //! A client library of FIWARE users that is not ours, filip. `scripts/setup-clients` installs it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::world::World;
+use millstream_testkit::installed;
 
-/// The interpreter that has the library.
-fn python() -> PathBuf {
-    let binary = std::env::current_exe().unwrap();
-    let target = binary.ancestors().nth(3).unwrap();
-    let python = target.join("context/venv/bin/python");
-    assert!(python.exists(), "{} is not there: run scripts/setup-clients first", python.display());
-    python
-}
+use crate::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn filip_passes_a_scenario_over_entities_batches_queries_types_and_subscriptions() {
@@ -21,7 +14,7 @@ async fn filip_passes_a_scenario_over_entities_batches_queries_types_and_subscri
     let served = world.serve().await;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/context/filip/scenario.py");
     let url = format!("http://{}", served.address);
-    let run = move || Command::new(python()).arg(script).arg(url).output().unwrap();
+    let run = move || Command::new(installed("context/venv/bin/python")).arg(script).arg(url).output().unwrap();
     let output = tokio::task::spawn_blocking(run).await.unwrap();
     let (said, wrong) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{wrong}");

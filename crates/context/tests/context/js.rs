@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::process::Command;
 
+use millstream_testkit::installed;
+
 use crate::world::World;
 
 /// Runs a script of the folder beside this file against a server of its own.
 async fn run(script: &'static str, argument: &'static str) {
     let (dir, scripts) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let target = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned();
-    let modules = target.join("context/js/node_modules");
-    assert!(modules.exists(), "{} is not there: run scripts/setup-clients first", modules.display());
+    let modules = installed("context/js/node_modules");
     // Scripts find their modules beside them.
     std::os::unix::fs::symlink(modules, scripts.path().join("node_modules")).unwrap();
     for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/context/js")).unwrap() {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use millstream_testkit::Process;
+use millstream_testkit::{Process, installed};
 use tempfile::TempDir;
 
 use crate::relay::Relay;
@@ -153,21 +153,9 @@ impl Broker {
     }
 }
 
-/// The target directory, where `scripts/setup-clients` puts what it fetches.
-fn target() -> PathBuf {
-    Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().to_owned()
-}
-
 /// Runs Kafka's own programs; `scripts/setup-clients` builds it beside the binary under test.
 pub(crate) fn xtask() -> PathBuf {
     let path = Path::new(env!("CARGO_BIN_EXE_millstream")).with_file_name("xtask");
-    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
-    path
-}
-
-/// Returns the path of a file that `scripts/setup-clients` installed.
-pub(crate) fn installed(path: &str) -> PathBuf {
-    let path = target().join(path);
     assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
     path
 }

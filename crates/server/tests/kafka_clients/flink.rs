@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use millstream_testkit::ask;
+use millstream_testkit::{ask, installed};
 
-use crate::broker::{Broker, installed, output, patient};
+use crate::broker::{Broker, output, patient};
 
 const CHECKPOINTS: &str = "200";
 /// Flink's serializers look into Java's own classes.

@@ -3,10 +3,10 @@
 use std::process::Command;
 
 use millstream_load::websocket;
-use millstream_testkit::{Events, Raw, ask, eventually, has_kafka_listener, open};
+use millstream_testkit::{Events, Raw, ask, eventually, has_kafka_listener, installed, open};
 use serde_json::{Value, json};
 
-use crate::provider::{beside, installed};
+use crate::provider::beside;
 use crate::world::start;
 
 const ONE_PARTITION: &str = r#"{"partitions": 1}"#;

@@ -7,19 +7,11 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use millstream_testkit::ask;
+use millstream_testkit::{ask, installed};
 use serde_json::Value;
 
 /// The audience of this server.
 pub(crate) const AUDIENCE: &str = "urn:millstream:api";
-
-/// A path that `scripts/setup-clients` makes.
-pub(crate) fn installed(path: &str) -> PathBuf {
-    // The test program is DIRECTORY/debug/deps/PROGRAM.
-    let path = std::env::current_exe().unwrap().ancestors().nth(3).unwrap().join(path);
-    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
-    path
-}
 
 /// A file of this folder.
 pub(crate) fn beside(name: &str) -> PathBuf {

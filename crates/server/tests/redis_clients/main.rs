@@ -11,12 +11,13 @@ mod suite;
 
 use std::path::Path;
 
+use millstream_testkit::installed;
 use millstream_testkit::resp::{Connection, Reply, command};
 
-use server::{Server, beside, installed, long_checks_run, output, patient};
+use server::{Server, beside, long_checks_run, output, patient};
 
 fn python(server: &Server, script: &str) {
-    let mut python = patient(installed("venv/bin/python"));
+    let mut python = patient(installed("redis/venv/bin/python"));
     // Nothing is written beside the sources.
     python.env("PYTHONDONTWRITEBYTECODE", "1").arg(beside(script));
     server.run(python);
@@ -24,7 +25,7 @@ fn python(server: &Server, script: &str) {
 
 fn javascript(server: &Server, script: &str) {
     let mut node = patient("node");
-    node.env("REDIS_CLIENTS_HOME", installed("js")).arg(beside(script));
+    node.env("REDIS_CLIENTS_HOME", installed("redis/js")).arg(beside(script));
     server.run(node);
 }
 
@@ -35,8 +36,8 @@ fn redis_py_works_in_both_protocols() {
 
 /// Runs tests of redis-py's own.
 fn redis_pys_own(server: &Server) -> std::process::Command {
-    let mut pytest = patient(installed("venv/bin/python"));
-    pytest.current_dir(installed("redis-py")).env("PYTHONDONTWRITEBYTECODE", "1");
+    let mut pytest = patient(installed("redis/venv/bin/python"));
+    pytest.current_dir(installed("redis/redis-py")).env("PYTHONDONTWRITEBYTECODE", "1");
     pytest.args(["-m", "pytest", "-c", "/dev/null", "--rootdir=.", "-p", "no:cacheprovider", "-q", "--tb=short"]);
     pytest.args(["--redis-url", &format!("redis://{}/0", server.address)]);
     pytest
@@ -78,7 +79,7 @@ fn ioredis_works() {
 #[test]
 fn go_redis_works_in_both_protocols() {
     if long_checks_run() {
-        Server::start().run(patient(installed("go_redis")));
+        Server::start().run(patient(installed("redis/go_redis")));
     }
 }
 
@@ -87,7 +88,7 @@ fn jedis_works_in_both_protocols() {
     if long_checks_run() {
         let mut java = patient("java");
         java.args(["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-cp"]);
-        java.arg(installed("jars").join("*")).arg(beside("Jedis.java"));
+        java.arg(installed("redis/jars").join("*")).arg(beside("Jedis.java"));
         Server::start().run(java);
     }
 }

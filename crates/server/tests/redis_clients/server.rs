@@ -112,14 +112,6 @@ pub(crate) fn beside(file: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis_clients").join(file)
 }
 
-/// Returns the path of what `scripts/setup-clients` installed for these tests.
-pub(crate) fn installed(path: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap();
-    let path = target.join("redis").join(path);
-    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
-    path
-}
-
 /// A program that is ended when it hangs.
 pub(crate) fn patient(program: impl AsRef<Path>) -> Command {
     let mut command = Command::new("timeout");

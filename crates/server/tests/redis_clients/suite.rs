@@ -10,11 +10,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
+use millstream_testkit::installed;
 use millstream_testkit::resp::{Connection, command};
 
-use crate::server::{Redis, Server, beside, installed, long_checks_run, patient};
+use crate::server::{Redis, Server, beside, long_checks_run, patient};
 
-const HOME: &str = "redis-7.0.15";
+const HOME: &str = "redis/redis-7.0.15";
 /// The suite looks for a free port among some from here on.
 const FIRST_PORT: u32 = 20_100;
 

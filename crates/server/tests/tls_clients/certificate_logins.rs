@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use millstream_testkit::{Authority, Signed, eventually};
+use millstream_testkit::{Authority, Signed, eventually, installed};
 
-use crate::clients::{beside, installed};
+use crate::clients::beside;
 use crate::world::{World, failed, path, run, said, succeeded, trusting};
 
 /// A certificate and its key in files.

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use millstream_testkit::installed;
+
 use crate::world::{World, path, run};
 
 /// The login of the device that `World::register` registers.
@@ -97,13 +99,6 @@ pub(crate) fn mqttjs_home() -> String {
 /// A file beside this one.
 pub(crate) fn beside(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tls_clients").join(name)
-}
-
-/// A file or directory that `scripts/setup-clients` installed.
-pub(crate) fn installed(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_BIN_EXE_millstream")).ancestors().nth(2).unwrap().join(name);
-    assert!(path.exists(), "{} is missing: run scripts/setup-clients", path.display());
-    path
 }
 
 /// The program that runs Kafka's own classes, with what makes them start quickly.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use millstream_testkit::{TlsServer, has_kafka_listener};
+use millstream_testkit::{TlsServer, has_kafka_listener, installed};
 
-use crate::clients::{beside, installed, mqttjs_home};
+use crate::clients::{beside, mqttjs_home};
 use crate::running_client::{PATIENCE, RunningClient};
 use crate::world::{World, path, run, succeeded};
 
