@@ -1,6 +1,6 @@
 //! Aggregates the points of a series by period.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use crate::period::Periods;
 use crate::point::DELETED;
@@ -35,7 +35,8 @@ pub(crate) struct Sums {
     distances: f64,
     least: f64,
     greatest: f64,
-    distinct: HashSet<Box<str>>,
+    /// How often each value occurs.
+    distinct: HashMap<Box<str>, u64>,
 }
 
 impl Aggregates {
@@ -76,9 +77,14 @@ impl Aggregates {
         }
         let Some((_, sums)) = &mut self.current else { return };
         sums.add(number);
-        if self.counts_distinct && !sums.distinct.contains(value) {
-            self.bytes += DISTINCT_BYTES + value.len();
-            sums.distinct.insert(value.into());
+        if self.counts_distinct {
+            match sums.distinct.get_mut(value) {
+                Some(count) => *count += 1,
+                None => {
+                    self.bytes += DISTINCT_BYTES + value.len();
+                    sums.distinct.insert(value.into(), 1);
+                }
+            }
         }
     }
 
@@ -108,6 +114,16 @@ impl Sums {
         }
     }
 
+    /// Returns the number of values that are numbers.
+    pub(crate) fn numbers(&self) -> u64 {
+        self.numbers
+    }
+
+    /// Returns the values as JSON text, each with how often it occurs, in no order; none unless distinct values are counted.
+    pub(crate) fn occurrences(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.distinct.iter().map(|(value, count)| (&**value, *count))
+    }
+
     /// Returns the result of a method; `None` if it needs numbers and there are none.
     pub(crate) fn value(&self, method: AggregateMethod) -> Option<f64> {
         let of_numbers = |value: f64| (self.numbers > 0).then_some(value);
@@ -126,6 +142,8 @@ impl Sums {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use proptest::prelude::*;
 
     use super::*;

@@ -66,7 +66,7 @@ pub(crate) struct PositionRecord {
 }
 
 /// An erasure hides the points of the matching entities and attributes in files with lower numbers.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Erasure {
     pub(crate) number: u64,
     pub(crate) tenant: String,

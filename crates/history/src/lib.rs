@@ -1,5 +1,5 @@
 //! The temporal history of entities: stores every change of an attribute in Parquet files
-//! and answers NGSI-LD temporal queries.
+//! and answers queries in the shapes of NGSI-LD, QuantumLeap and STH-Comet.
 //!
 //! ```text
 //!  context.<tenant> ──► follow ──► memtable (memory) ────► flush ──► tenant=…/type=…/day=…/<number>.parquet ◄── merge
@@ -23,6 +23,7 @@ mod catalog_content;
 mod catalog_record;
 mod change;
 mod columns;
+mod comet;
 mod compactor;
 mod config;
 mod downsampler;
@@ -44,6 +45,7 @@ mod page;
 mod period;
 mod plane;
 mod point;
+mod quantumleap;
 mod query;
 mod read;
 mod render;

@@ -37,6 +37,8 @@ pub(crate) struct PointPageBuilder {
     max: usize,
     series: Vec<PointSeries>,
     total: usize,
+    /// Approximate memory of the points.
+    bytes: usize,
     /// The first time stamp outside the page.
     cut_ms: Option<i64>,
 }
@@ -50,7 +52,7 @@ impl TimeEnd {
 
 impl PointPageBuilder {
     pub(crate) fn new(end: TimeEnd, max: usize) -> Self {
-        Self { end, max, series: Vec::new(), total: 0, cut_ms: None }
+        Self { end, max, series: Vec::new(), total: 0, bytes: 0, cut_ms: None }
     }
 
     /// The last time stamp of which more points are accepted.
@@ -61,8 +63,7 @@ impl PointPageBuilder {
 
     /// Returns the approximate memory of the points.
     pub(crate) fn size_bytes(&self) -> usize {
-        let points = self.series.iter().flat_map(|(_, _, points)| points);
-        points.map(|(_, point)| size_of::<(i64, Point)>() + point.value.len()).sum()
+        self.bytes
     }
 
     /// Adds the points of a series that are within the page.
@@ -76,6 +77,7 @@ impl PointPageBuilder {
             self.end.keep(&mut points, cut_ms);
         }
         self.total += points.len();
+        self.bytes += size_bytes(&points);
         self.series.push((entity, attribute, points));
         if self.total > self.max { self.cut() } else { Ok(()) }
     }
@@ -91,6 +93,7 @@ impl PointPageBuilder {
         }
         self.cut_ms = Some(cut_ms);
         self.total = self.series.iter().map(|(_, _, points)| points.len()).sum();
+        self.bytes = self.series.iter().map(|(_, _, points)| size_bytes(points)).sum();
         if self.total > 0 {
             return Ok(());
         }
@@ -105,4 +108,8 @@ impl PointPageBuilder {
         let cut = self.cut_ms.and_then(|_| times().min().zip(times().max()));
         PointPage { series: self.series, cut }
     }
+}
+
+fn size_bytes(points: &[(i64, Point)]) -> usize {
+    points.iter().map(|(_, point)| size_of::<(i64, Point)>() + point.value.len()).sum()
 }

@@ -24,7 +24,7 @@ use crate::replaced_files::ReplacedFiles;
 use crate::rules::{RuleSet, TenantRules};
 use crate::service::HistoryService;
 use crate::state::HistoryState;
-use crate::{Error, routes};
+use crate::{Error, comet, quantumleap, routes};
 
 /// The running history of all tenants.
 pub struct History {
@@ -158,9 +158,10 @@ impl History {
         Ok(history)
     }
 
-    /// Returns the routes under `/ngsi-ld/v1/temporal`.
-    pub fn routes(&self) -> Routes {
-        routes::routes(&self.service)
+    /// Returns the routes below `/ngsi-ld/v1/temporal`, `/quantumleap`, `/STH/v1` and `/STH/v2`.
+    pub fn routes(&self) -> [Routes; 4] {
+        let [comet_1, comet_2] = comet::routes(&self.service);
+        [routes::routes(&self.service), quantumleap::routes(&self.service), comet_1, comet_2]
     }
 
     /// Returns a function that keeps all files in place, also those that merges and rules replace from its call on, until

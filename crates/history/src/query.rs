@@ -125,13 +125,32 @@ pub(crate) struct EntityPage {
     pub(crate) counts: bool,
 }
 
+/// A read of the series of some entities: which points of them, in which form.
+#[derive(Debug, Clone)]
+pub(crate) struct SeriesQuery {
+    pub(crate) selection: EntitySelection,
+    pub(crate) window: TimeWindow,
+    pub(crate) form: ResultForm,
+    /// Leaves out the points that say that an attribute was deleted.
+    pub(crate) skips_deletions: bool,
+}
+
 /// The result form of a read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ResultForm {
-    /// The points themselves; with `last`, only the last N of each attribute.
-    Points { last: Option<usize> },
+    /// The points themselves.
+    Points(PointExtent),
     /// The values of each period, aggregated by the methods.
     Aggregated { methods: Vec<AggregateMethod>, periods: Periods },
+}
+
+/// Which points of each attribute are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PointExtent {
+    /// As many as an answer may have, the oldest first.
+    All,
+    First(usize),
+    Last(usize),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,8 @@ use crate::file_table::DataFile;
 use crate::index_cache::IndexCache;
 use crate::memtable::Memtable;
 use crate::page::{PointPageBuilder, TemporalResult};
-use crate::point::Point;
-use crate::query::{EntityRef, EntitySelection, ResultForm, TimeProperty, TimeWindow};
-use crate::request::TemporalQuery;
+use crate::point::{DELETED, Point};
+use crate::query::{EntityRef, EntitySelection, PointExtent, ResultForm, SeriesQuery, TimeProperty, TimeWindow};
 use crate::state::{HistorySnapshot, HistoryState};
 use crate::top_n::{TimeEnd, TopN};
 
@@ -47,6 +46,11 @@ enum SeriesCollector {
 }
 
 impl SnapshotReader<'_> {
+    /// Returns the same reader, which bounds an answer by its bytes alone.
+    pub(crate) fn without_point_limit(&self) -> Self {
+        Self { limits: ReadLimits { page_max_points: usize::MAX, ..self.limits }, ..*self }
+    }
+
     /// Reports a file failure to the operator and converts it for the client.
     pub(crate) fn failed(&self, error: Error) -> Problem {
         self.state.unreadable(&error);
@@ -89,25 +93,23 @@ impl SnapshotReader<'_> {
     pub(crate) fn read(
         &self,
         entities: &[EntityRef],
-        query: &TemporalQuery,
+        query: &SeriesQuery,
         memory: &mut AnswerMemory,
     ) -> Result<TemporalResult, Problem> {
         let form = &query.form;
         let max = self.limits.page_max_points;
-        let end = match form {
-            ResultForm::Points { last: Some(_) } => TimeEnd::Last,
-            _ => TimeEnd::First,
+        let (end, keep) = match form {
+            ResultForm::Points(PointExtent::Last(keep)) => (TimeEnd::Last, *keep),
+            ResultForm::Points(PointExtent::First(keep)) => (TimeEnd::First, *keep),
+            _ => (TimeEnd::First, max.saturating_add(1)),
         };
         let mut page = PointPageBuilder::new(end, max);
         let (mut periods, mut periods_total) = (Vec::new(), 0);
         for (number, entity) in entities.iter().enumerate() {
             let mut collector = match form {
-                ResultForm::Points { last } => SeriesCollector::Points {
-                    end,
-                    keep: last.unwrap_or(max + 1),
-                    bound_ms: page.bound_ms(),
-                    series: BTreeMap::new(),
-                },
+                ResultForm::Points(_) => {
+                    SeriesCollector::Points { end, keep, bound_ms: page.bound_ms(), series: BTreeMap::new() }
+                }
                 ResultForm::Aggregated { methods, periods } => {
                     let (methods, periods) = (methods.clone(), *periods);
                     let empty = Box::new(move || Aggregates::new(periods, &methods));
@@ -131,7 +133,7 @@ impl SnapshotReader<'_> {
             }
         }
         match form {
-            ResultForm::Points { .. } => Ok(TemporalResult::Points(page.finish())),
+            ResultForm::Points(_) => Ok(TemporalResult::Points(page.finish())),
             ResultForm::Aggregated { .. } => Ok(TemporalResult::Periods(periods)),
         }
     }
@@ -160,12 +162,12 @@ impl SnapshotReader<'_> {
     fn collect(
         &self,
         entity: &EntityRef,
-        query: &TemporalQuery,
+        query: &SeriesQuery,
         bytes_before: usize,
         into: &mut SeriesCollector,
         memory: &mut AnswerMemory,
     ) -> Result<(), Problem> {
-        let TemporalQuery { selection, window, .. } = query;
+        let SeriesQuery { selection, window, .. } = query;
         for memtable in &self.snapshot.memtables {
             collect_memtable(memtable, entity, query, into);
             self.check_bytes(bytes_before + into.size_bytes(), memory)?;
@@ -187,7 +189,7 @@ impl SnapshotReader<'_> {
                 let run = run.map_err(|error| self.failed(error))?;
                 let is_selected = run.path == entity.path && selection.has_attribute(&run.attribute);
                 if is_selected && !self.is_erased(&file.record, &run) {
-                    collect_run(&open, &run, window, into).map_err(|error| self.failed(error))?;
+                    collect_run(&open, &run, query, into).map_err(|error| self.failed(error))?;
                     self.check_bytes(bytes_before + into.size_bytes(), memory)?;
                 }
             }
@@ -244,8 +246,8 @@ impl SeriesCollector {
     }
 }
 
-fn collect_memtable(memtable: &Memtable, entity: &EntityRef, query: &TemporalQuery, into: &mut SeriesCollector) {
-    let TemporalQuery { selection, window, .. } = query;
+fn collect_memtable(memtable: &Memtable, entity: &EntityRef, query: &SeriesQuery, into: &mut SeriesCollector) {
+    let SeriesQuery { selection, window, .. } = query;
     memtable.read(|content| {
         let kind = content.tenants.get(&selection.tenant).and_then(|kinds| kinds.get(&entity.kind));
         let same_id = kind.and_then(|kind| kind.entities.get(&*entity.id)).into_iter().flatten();
@@ -257,7 +259,7 @@ fn collect_memtable(memtable: &Memtable, entity: &EntityRef, query: &TemporalQue
                 let end = top_n.end();
                 let mut offer = |point: &Point| {
                     let ms = window.time(point);
-                    if window.has(ms) {
+                    if window.has(ms) && !(query.skips_deletions && point.is_deletion()) {
                         top_n.offer(ms, point.offset, || point.clone());
                     }
                 };
@@ -280,9 +282,10 @@ fn collect_memtable(memtable: &Memtable, entity: &EntityRef, query: &TemporalQue
 fn collect_run(
     open: &Arc<OpenFile>,
     run: &SeriesRun,
-    window: &TimeWindow,
+    query: &SeriesQuery,
     into: &mut SeriesCollector,
 ) -> Result<(), Error> {
+    let window = &query.window;
     let is_by_observation = window.property == TimeProperty::Observed;
     let mut rest = run.rows.rows.clone();
     if is_by_observation && (window.from_ms, window.to_ms) != (i64::MIN, i64::MAX) {
@@ -299,7 +302,7 @@ fn collect_run(
         let rows = RowRange { group: run.rows.group, rows };
         if let Some(top_n) = into.points(&run.attribute) {
             let columns = open.read_points(&rows, Projection::All)?;
-            let is_last_of_use = offer_rows(&columns, window, top_n);
+            let is_last_of_use = offer_rows(&columns, query, top_n);
             if is_by_observation && is_last_of_use {
                 break;
             }
@@ -317,10 +320,10 @@ fn collect_run(
 }
 
 /// Offers rows; returns true if rows further from the wanted end cannot be kept.
-fn offer_rows(columns: &PointColumns, window: &TimeWindow, top_n: &mut TopN) -> bool {
-    let times = times(columns, window);
+fn offer_rows(columns: &PointColumns, query: &SeriesQuery, top_n: &mut TopN) -> bool {
+    let times = times(columns, &query.window);
     for (at, ms) in times.iter().enumerate() {
-        if window.has(*ms) {
+        if query.window.has(*ms) && !(query.skips_deletions && columns.value[at].data() == DELETED.as_bytes()) {
             top_n.offer(*ms, columns.offset[at] as u64, || point(columns, at));
         }
     }

@@ -93,7 +93,8 @@ fn json(
     Ok(out)
 }
 
-fn push_member(name: &str, out: &mut String) {
+/// Appends a comma, a member's name and a colon.
+pub(crate) fn push_member(name: &str, out: &mut String) {
     out.push(',');
     push_text(name, out);
     out.push(':');
@@ -188,7 +189,7 @@ fn push_periods(periods: &[(Option<(i64, i64)>, Sums)], methods: &[AggregateMeth
 }
 
 /// Formats a JSON number: integers without decimals, `null` for infinities.
-fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     if !value.is_finite() {
         "null".to_owned()
@@ -199,7 +200,8 @@ fn number(value: f64) -> String {
     }
 }
 
-fn push_text(text: &str, out: &mut String) {
+/// Appends a JSON string.
+pub(crate) fn push_text(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 
@@ -251,7 +253,7 @@ fn push_names(entity: &EntityRef, attribute: &str, out: &mut String) {
 }
 
 /// Appends a CSV field and a comma; quotes the field if needed.
-fn push_field(text: &str, out: &mut String) {
+pub(crate) fn push_field(text: &str, out: &mut String) {
     if text.contains([',', '"', '\r', '\n']) {
         out.push_str(&format!("\"{}\",", text.replace('"', "\"\"")));
     } else {

@@ -9,7 +9,9 @@ use serde::Deserialize;
 
 use crate::change::moment;
 use crate::period::Periods;
-use crate::query::{AggregateMethod, EntityPage, EntitySelection, ResultForm, TimeProperty, TimeWindow};
+use crate::query::{
+    AggregateMethod, EntityPage, EntitySelection, PointExtent, ResultForm, SeriesQuery, TimeProperty, TimeWindow,
+};
 use crate::render::{MediaType, ResponseFormat};
 
 const LIMIT_DEFAULT: usize = 20;
@@ -51,9 +53,7 @@ pub(crate) struct DeleteParameters {
 
 #[derive(Debug)]
 pub(crate) struct TemporalQuery {
-    pub(crate) selection: EntitySelection,
-    pub(crate) window: TimeWindow,
-    pub(crate) form: ResultForm,
+    pub(crate) series: SeriesQuery,
     pub(crate) page: EntityPage,
     pub(crate) shape: ResponseFormat,
 }
@@ -97,10 +97,11 @@ impl ReadParameters {
         let selection = self.selection(tenant, headers, named)?;
         let methods = match &form {
             ResultForm::Aggregated { methods, .. } => methods.clone(),
-            ResultForm::Points { .. } => Vec::new(),
+            ResultForm::Points(_) => Vec::new(),
         };
         let shape = ResponseFormat { media, is_brief, property: window.property, methods, is_single };
-        Ok(TemporalQuery { selection, window, form, page, shape })
+        let series = SeriesQuery { selection, window, form, skips_deletions: false };
+        Ok(TemporalQuery { series, page, shape })
     }
 
     fn selection(
@@ -195,7 +196,7 @@ impl ReadParameters {
                     ));
                 }
             }
-            return Ok((ResultForm::Points { last }, is_brief));
+            return Ok((ResultForm::Points(last.map_or(PointExtent::All, PointExtent::Last)), is_brief));
         }
         if is_brief {
             let value = self.options.as_deref().unwrap_or_default();
@@ -270,7 +271,7 @@ fn last(text: &str, max_points: usize) -> Result<usize, Problem> {
     }
 }
 
-fn pattern(text: &str) -> Result<regex::Regex, Problem> {
+pub(crate) fn pattern(text: &str) -> Result<regex::Regex, Problem> {
     let compiled = RegexBuilder::new(text).size_limit(PATTERN_MAX_BYTES).build();
     match compiled {
         Ok(pattern) if text.len() <= PATTERN_MAX_CHARS => Ok(pattern),
@@ -278,7 +279,8 @@ fn pattern(text: &str) -> Result<regex::Regex, Problem> {
     }
 }
 
-fn whole(name: &'static str, text: &str) -> Result<usize, Problem> {
+/// Parses a whole number of a parameter.
+pub(crate) fn whole(name: &'static str, text: &str) -> Result<usize, Problem> {
     let is_number = text.bytes().all(|c| c.is_ascii_digit());
     is_number
         .then(|| text.parse().ok())
@@ -287,7 +289,7 @@ fn whole(name: &'static str, text: &str) -> Result<usize, Problem> {
 }
 
 /// Splits a list at commas and removes duplicates.
-fn list(name: &'static str, text: Option<&str>) -> Result<Vec<String>, Problem> {
+pub(crate) fn list(name: &'static str, text: Option<&str>) -> Result<Vec<String>, Problem> {
     let mut names: Vec<String> = Vec::new();
     for item in text.into_iter().flat_map(|text| text.split(',')) {
         if item.is_empty() {
@@ -344,7 +346,7 @@ fn media(headers: &HeaderMap) -> Result<MediaType, Problem> {
     })
 }
 
-fn bad(
+pub(crate) fn bad(
     name: &'static str,
     value: &str,
     rule: impl Into<std::borrow::Cow<'static, str>>,
@@ -353,7 +355,7 @@ fn bad(
     Problem::from_error(ErrorCode::Invalid, &BadParameter(name)).value(value).rule(rule).remedy(remedy)
 }
 
-fn missing(name: &'static str, rule: &'static str, remedy: &'static str) -> Problem {
+pub(crate) fn missing(name: &'static str, rule: &'static str, remedy: &'static str) -> Problem {
     Problem::invalid(format!("parameter '{name}' is missing")).rule(rule).remedy(remedy)
 }
 
@@ -386,23 +388,23 @@ mod tests {
         )
         .unwrap();
         assert_eq!(
-            (asked.selection.ids, asked.selection.kinds),
+            (asked.series.selection.ids, asked.series.selection.kinds),
             (vec!["a".into(), "b".into()], vec!["Room".into(), "Car".into()])
         );
         assert_eq!(
-            asked.window,
+            asked.series.window,
             TimeWindow { property: TimeProperty::Modified, from_ms: 1_767_225_600_000, to_ms: 1_769_904_000_000 }
         );
-        assert_eq!(asked.form, ResultForm::Points { last: Some(5) });
+        assert_eq!(asked.series.form, ResultForm::Points(PointExtent::Last(5)));
         assert_eq!(asked.page, EntityPage { offset: 4, limit: 3, counts: true });
         assert!(asked.shape.is_brief && asked.shape.media == MediaType::Csv);
         let after = read("timerel=after&timeAt=1970-01-01T00:00:00Z", None, None).unwrap();
-        assert_eq!((after.window.from_ms, after.window.to_ms), (1, i64::MAX));
+        assert_eq!((after.series.window.from_ms, after.series.window.to_ms), (1, i64::MAX));
         let before = read("timerel=before&timeAt=1970-01-01T00:00:00Z", None, None).unwrap();
-        assert_eq!((before.window.from_ms, before.window.to_ms), (i64::MIN, 0));
+        assert_eq!((before.series.window.from_ms, before.series.window.to_ms), (i64::MIN, 0));
         let aggregated =
             read("options=aggregatedValues&aggrMethods=avg,max&aggrPeriodDuration=PT1H", None, None).unwrap();
-        let ResultForm::Aggregated { methods, .. } = aggregated.form else { panic!("{aggregated:?}") };
+        let ResultForm::Aggregated { methods, .. } = aggregated.series.form else { panic!("{aggregated:?}") };
         assert_eq!(methods, [AggregateMethod::Average, AggregateMethod::Greatest]);
     }
 

@@ -14,7 +14,7 @@ use crate::catalog_record::Erasure;
 use crate::error::failed;
 use crate::index_cache::IndexCache;
 use crate::page::TemporalResult;
-use crate::query::{ResultForm, TimeWindow};
+use crate::query::{EntityRef, PointExtent, ResultForm, SeriesQuery, TimeWindow};
 use crate::read::{ReadLimits, SnapshotReader};
 use crate::render::{MediaType, render};
 use crate::request::TemporalQuery;
@@ -51,20 +51,35 @@ pub(crate) struct TemporalResponse {
 }
 
 impl HistoryService {
+    /// Answers a temporal query.
     pub(crate) async fn read(
         self: &Arc<Self>,
         query: TemporalQuery,
         memory: AnswerMemory,
         deadline: Deadline,
     ) -> Result<TemporalResponse, Problem> {
-        self.caught_up(&query.selection.tenant).await?;
-        let is_quick = query.shape.is_single
-            && matches!(query.form, ResultForm::Points { last: Some(last) } if last <= QUICK_POINTS);
+        let is_quick = query.shape.is_single && is_short(&query.series.form);
+        let tenant = query.series.selection.tenant.clone();
+        self.run(&tenant, is_quick, deadline, move |reader| answer(reader, &query, memory)).await
+    }
+
+    /// Calls `work` on a worker thread with a reader of all changes that were durable when this was called. `is_quick` if it
+    /// reads few points of one entity.
+    pub(crate) async fn run<T: Send + 'static>(
+        self: &Arc<Self>,
+        tenant: &TenantId,
+        is_quick: bool,
+        deadline: Deadline,
+        work: impl FnOnce(&SnapshotReader<'_>) -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
+        self.caught_up(tenant).await?;
         let workers = if is_quick { &self.quick } else { &self.background };
         let service = self.clone();
-        let tenant = query.selection.tenant.clone();
         let done = workers
-            .submit(Some(&tenant), move || service.answer(&query, memory, deadline))
+            .submit(Some(tenant), move || {
+                let (snapshot, cache, state) = (service.state.snapshot(), &service.cache, &service.state);
+                work(&SnapshotReader { snapshot: &snapshot, cache, state, limits: service.limits, deadline })
+            })
             .map_err(|full| self.full(full.waiting))?;
         done.await.map_err(|_| failed(Error::Stopped))?
     }
@@ -84,47 +99,6 @@ impl HistoryService {
         }
         self.state.reached(&ends).await;
         Ok(())
-    }
-
-    fn answer(
-        &self,
-        query: &TemporalQuery,
-        mut memory: AnswerMemory,
-        deadline: Deadline,
-    ) -> Result<TemporalResponse, Problem> {
-        let TemporalQuery { selection, window, page, shape, .. } = query;
-        let snapshot = self.state.snapshot();
-        let reader = SnapshotReader {
-            snapshot: &snapshot,
-            cache: &self.cache,
-            state: &self.state,
-            limits: self.limits,
-            deadline,
-        };
-        let (entities, total) = if shape.is_single {
-            let mut entities = reader.entities_of_id(selection, window)?;
-            if entities.is_empty() {
-                // The entity may have points at other times.
-                entities = reader.entities_of_id(selection, &TimeWindow::default())?;
-                entities.truncate(1);
-            }
-            let total = entities.len();
-            (entities, total)
-        } else {
-            reader.entities(selection, window, *page)?
-        };
-        if shape.is_single {
-            let id = selection.ids.first().map(String::as_str).unwrap_or_default();
-            match entities.len() {
-                0 => return Err(no_history(id)),
-                1 => {}
-                _ => return Err(several(id)),
-            }
-        }
-        let found = reader.read(&entities, query, &mut memory)?;
-        let text = render(&entities, &found, shape, &mut memory)?;
-        let cut = if let TemporalResult::Points(points) = &found { points.cut } else { None };
-        Ok(TemporalResponse { text, media: shape.media, total: page.counts.then_some(total), cut, memory })
     }
 
     /// Deletes all points that were answered before this call; the deletion is durable on return.
@@ -166,6 +140,44 @@ impl HistoryService {
             .remedy("try again later")
             .retry_after(Duration::from_secs(1))
     }
+}
+
+/// `true` if a read of one entity in this form runs on the quick worker.
+pub(crate) fn is_short(form: &ResultForm) -> bool {
+    matches!(form, ResultForm::Points(PointExtent::First(points) | PointExtent::Last(points)) if *points <= QUICK_POINTS)
+}
+
+fn answer(
+    reader: &SnapshotReader<'_>,
+    query: &TemporalQuery,
+    mut memory: AnswerMemory,
+) -> Result<TemporalResponse, Problem> {
+    let TemporalQuery { series, page, shape } = query;
+    let (entities, total) = if shape.is_single {
+        let id = series.selection.ids.first().map(String::as_str).unwrap_or_default();
+        (vec![the_entity(reader, series)?.ok_or_else(|| no_history(id))?], 1)
+    } else {
+        reader.entities(&series.selection, &series.window, *page)?
+    };
+    let found = reader.read(&entities, series, &mut memory)?;
+    let text = render(&entities, &found, shape, &mut memory)?;
+    let cut = if let TemporalResult::Points(points) = &found { points.cut } else { None };
+    Ok(TemporalResponse { text, media: shape.media, total: page.counts.then_some(total), cut, memory })
+}
+
+/// Returns the entity of the one id that a query selects; `None` if it has no history at all. It is a problem if the id names
+/// several entities within the asked time.
+pub(crate) fn the_entity(reader: &SnapshotReader<'_>, query: &SeriesQuery) -> Result<Option<EntityRef>, Problem> {
+    let mut entities = reader.entities_of_id(&query.selection, &query.window)?;
+    if entities.is_empty() {
+        // The entity may have points at other times.
+        entities = reader.entities_of_id(&query.selection, &TimeWindow::default())?;
+        entities.truncate(1);
+    }
+    if entities.len() > 1 {
+        return Err(several(query.selection.id_bounds().0));
+    }
+    Ok(entities.pop())
 }
 
 /// Places that are taken: those of a tenant, and all.

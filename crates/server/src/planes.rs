@@ -171,6 +171,7 @@ impl Planes {
         metrics: &Metrics,
     ) -> anyhow::Result<Api> {
         let [registry, commands] = self.connect.application_routes();
+        let [temporal, quantumleap, comet_1, comet_2] = self.history.routes();
         let schemas = Schemas::new(Arc::clone(&self.query));
         let oidc = self.oidc.clone();
         let origins: console::ProviderOrigins = Arc::new(move || oidc.iter().flat_map(|oidc| oidc.origins()).collect());
@@ -180,7 +181,10 @@ impl Planes {
             .with(commands)
             .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
             .with(mapping_errors::routes(self.mapping_errors()))
-            .with(self.history.routes())
+            .with(temporal)
+            .with(quantumleap)
+            .with(comet_1)
+            .with(comet_2)
             .with(queries::routes(Arc::clone(&self.query), &self.deliveries, &schemas))
             .with(jobs::routes(&self.jobs, &self.streams, memory))
             .with(millstream_store::routes(&self.store))

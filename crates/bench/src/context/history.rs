@@ -162,7 +162,8 @@ fn entity(ms: i64, value: &str) -> String {
 
 async fn serve(history: &History) -> anyhow::Result<(millstream_http::Serving, std::net::SocketAddr)> {
     let metrics = Metrics::default();
-    let api = Api::builder("bench", "History", "1").with(history.routes()).build(&metrics)?;
+    let [temporal, ..] = history.routes();
+    let api = Api::builder("bench", "History", "1").with(temporal).build(&metrics)?;
     let everybody = Arc::new(LoopbackApplications::default());
     let listener = Listener::bind("bench", "127.0.0.1:0".parse()?, everybody, ListenerLimits::default()).await?;
     let address = listener.address();

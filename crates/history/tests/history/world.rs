@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_history::{Dependencies, History, HistoryConfig, NoTenantRules};
-use millstream_http::{Api, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
+use millstream_http::{Api, ApiBuilder, Listener, ListenerLimits, LoopbackApplications, Metrics, Serving};
 use millstream_log::{AckLevel, Done, Files, Log, LogConfig, SystemFiles, TopicConfig, Writers};
 use millstream_testkit::{TestLog, eventually, runs_on_kafka};
 use millstream_types::{
@@ -104,7 +104,8 @@ impl World {
 
     pub(crate) async fn serve(&self) -> Served {
         let metrics = Metrics::default();
-        let api = Api::builder("test", "History", "1").with(self.history.routes()).build(&metrics).unwrap();
+        let builder = Api::builder("test", "History", "1").checking_statuses(true);
+        let api = self.history.routes().into_iter().fold(builder, ApiBuilder::with).build(&metrics).unwrap();
         let everybody = Arc::new(LoopbackApplications::default());
         let address = "127.0.0.1:0".parse().unwrap();
         let listener = Listener::bind("test", address, everybody, ListenerLimits::default()).await.unwrap();

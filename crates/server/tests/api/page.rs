@@ -36,12 +36,14 @@ takes a body.
 ";
 
 /// Sections by tag: heading, and the page that tells more. Further tags follow under their own names.
-const SECTIONS: [(&[&str], &str, &str); 14] = [
+const SECTIONS: [(&[&str], &str, &str); 16] = [
     (&["telemetry", "events", "command-responses", "mqtt"], "Devices", "connect-http.md"),
     (&["registry"], "Registry of devices", "connect-http.md"),
     (&["commands"], "Commands to devices", "connect-commands.md"),
     (&["entities"], "Entities and subscriptions (NGSI-v2)", "context.md"),
     (&["history"], "History (NGSI-LD temporal)", "context-history.md"),
+    (&["history-quantumleap"], "History (QuantumLeap)", "context-history.md"),
+    (&["history-comet-v1", "history-comet-v2"], "History (STH-Comet)", "context-history.md"),
     (&["queries", "schema"], "Live queries", "query.md"),
     (&["jobs"], "Stream jobs", "flow.md"),
     (&["streams"], "Topics and records", "log.md"),

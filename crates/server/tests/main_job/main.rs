@@ -15,6 +15,7 @@ mod consumers;
 mod context_updates;
 mod demo;
 mod demo_job;
+mod fiware_series;
 mod flights;
 mod full_disk;
 mod ignored_options;

@@ -174,10 +174,15 @@ fn the_commands_of_the_guide_to_entities_run() {
 
 fn history(process: &Process, dir: &Path) {
     let outputs = pasted("docs/context-history.md", process, dir);
-    let history: serde_json::Value = serde_json::from_str(&outputs[0]).unwrap();
+    let [temporal, quantumleap, comet] = &outputs[..] else { panic!("{outputs:?}") };
+    let temporal: serde_json::Value = serde_json::from_str(temporal).unwrap();
     let values: Vec<&serde_json::Value> =
-        history["temperature"].as_array().unwrap().iter().map(|point| &point["value"]).collect();
-    assert_eq!(values, [21.5, 21.7], "{history}");
+        temporal["temperature"].as_array().unwrap().iter().map(|point| &point["value"]).collect();
+    assert_eq!(values, [21.5, 21.7], "{temporal}");
+    let columns: serde_json::Value = serde_json::from_str(quantumleap).unwrap();
+    assert_eq!(columns["values"], serde_json::json!([21.5, 21.7]), "{columns}");
+    // Two answers, one behind the other.
+    assert!(comet.contains("\"attrValue\":21.7}]}{\"contextResponses\"") && comet.contains("\"max\":21.7"), "{comet}");
 }
 
 #[test]
