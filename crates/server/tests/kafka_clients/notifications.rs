@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
-use millstream_testkit::{Authority, Process, RealKafka, TlsServer, ask, eventually};
+use millstream_testkit::{Authority, Process, RealKafka, TlsServer, ask, eventually, own_addresses};
 use serde_json::{Value, json};
 
 use crate::broker::Broker;
+use crate::relay::Relay;
 
 const JSON: [(&str, &str); 1] = [("Content-Type", "application/json")];
 
@@ -168,6 +169,66 @@ fn notifications_log_in_over_tls() {
     }
     eventually("the alarm is released", || server.log().contains("alarm released"));
     assert!(!server.log().contains("wrong-secret") && !server.log().contains(SECRET), "{}", server.log());
+}
+
+/// The queue that is kept lies in the log: what waits while no broker is there outlives the sender's end.
+#[test]
+fn a_queue_that_is_kept_outlives_kill_9_of_the_sender() {
+    if Broker::is_another() {
+        return;
+    }
+    const ROOMS: u32 = 20;
+    let (sender_dir, receiver_dir) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let relay = Relay::start(0);
+    // Nobody is there yet.
+    relay.lead_to(own_addresses()[0]);
+    let target = json!({"url": format!("kafka://{}", relay.address), "topic": "rooms"});
+    let kept = json!({"attrsFormat": "simplifiedKeyValues", "delivery": {"queue": "durable", "maxAge": 600}});
+    let sender = Process::start(sender_dir.path());
+    let mut custom = target.clone();
+    custom["key"] = json!("${id}");
+    custom["payload"] = json!("t ${t}");
+    let paths = [
+        subscribe(sender.applications, &[], "kafka", target, kept.clone()),
+        subscribe(sender.applications, &[], "kafkaCustom", custom, json!({"delivery": kept["delivery"]})),
+    ];
+    let change = |sender: &Process, rooms: std::ops::Range<u32>| {
+        rooms.for_each(|number| drop(context(sender.applications, "POST", "/v2/entities", &[], &room(number))));
+    };
+    change(&sender, 0..ROOMS / 2);
+    sender.kill();
+    // Changed and killed once more, so that what waits is of two lives.
+    let sender = Process::start(sender_dir.path());
+    change(&sender, ROOMS / 2..ROOMS);
+    sender.kill();
+    let receiver = Broker::start_behind(&relay, receiver_dir.path());
+    let sender = Process::start(sender_dir.path());
+    let broker = Broker::at(&relay.address);
+    let all = 2 * ROOMS as usize;
+    eventually("all are delivered", || records(&broker, "rooms").len() >= all);
+    for path in &paths {
+        eventually("nothing waits", || shown(sender.applications, path, &[]).get("queue").is_none());
+    }
+    let read = records(&broker, "rooms");
+    let of = |custom: bool| -> Vec<&String> { read.iter().filter(|line| line.contains("|t ") == custom).collect() };
+    for custom in [false, true] {
+        let mut found: Vec<u32> = of(custom)
+            .iter()
+            .map(|line| {
+                let value = line.rsplit('|').next().unwrap();
+                match value.strip_prefix("t ") {
+                    Some(number) => number.parse().unwrap(),
+                    None => serde_json::from_str::<Value>(value).unwrap()["t"].as_u64().unwrap() as u32,
+                }
+            })
+            .collect();
+        // What was repeated stands twice.
+        found.sort_unstable();
+        found.dedup();
+        assert_eq!(found, (0..ROOMS).collect::<Vec<_>>(), "custom: {custom}");
+    }
+    sender.stop();
+    receiver.stop();
 }
 
 /// Brokers name the places of their partitions: those must be allowed, too.
