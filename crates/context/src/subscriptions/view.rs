@@ -44,7 +44,7 @@ pub(crate) enum SubscriptionCommand {
         from: Option<(SourcePartition, Offset)>,
         items: Vec<(Offset, Vec<Fired>)>,
     },
-    Settled(Vec<DeliveryReport>),
+    Settled(Arc<[DeliveryReport]>),
     /// The throttling time is over.
     Release {
         tenant: TenantId,
@@ -60,7 +60,7 @@ pub(crate) struct Fired {
 }
 
 /// The outcome of a notification, or its failure.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct DeliveryReport {
     pub(crate) tenant: TenantId,
     pub(crate) id: Arc<str>,
@@ -68,7 +68,7 @@ pub(crate) struct DeliveryReport {
     pub(crate) end: DeliveryOutcome,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum DeliveryOutcome {
     Delivered {
         at_ms: i64,
@@ -119,7 +119,7 @@ impl View for SubscriptionView {
                 }
                 SubscriptionReply::Done(effects)
             }
-            SubscriptionCommand::Settled(settled) => SubscriptionReply::Done(settle_all(draft, settled)),
+            SubscriptionCommand::Settled(settled) => SubscriptionReply::Done(settle_all(draft, &settled)),
             SubscriptionCommand::Release { tenant, id } => SubscriptionReply::Done(release(draft, &tenant, &id)),
         }
     }
@@ -129,7 +129,7 @@ impl View for SubscriptionView {
             SubscriptionCommand::Fired { items, .. } => {
                 items.iter().flat_map(|(_, fired)| fired).map(Fired::owned_bytes).sum()
             }
-            SubscriptionCommand::Settled(settled) => size_of_val(settled.as_slice()),
+            SubscriptionCommand::Settled(settled) => size_of_val(&**settled),
             _ => 0,
         }
     }
@@ -318,15 +318,15 @@ fn release(draft: &mut Drafted<'_>, tenant: &TenantId, id: &Arc<str>) -> Vec<Eff
     fire_all(draft, std::iter::once(fired))
 }
 
-fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effect> {
+fn settle_all(draft: &mut Drafted<'_>, settled: &[DeliveryReport]) -> Vec<Effect> {
     let (mut counted, mut effects) = (ProgressUpdates::default(), Vec::new());
     for DeliveryReport { tenant, id, place, end } in settled {
-        let Some((subscription, known)) = draft.state().get(&tenant, &id) else { continue };
-        let (subscription, is_waiting) = (subscription.clone(), known.waiting.contains_key(&place));
+        let Some((subscription, known)) = draft.state().get(tenant, id) else { continue };
+        let (subscription, is_waiting) = (subscription.clone(), known.waiting.contains_key(place));
         let is_last = is_waiting && known.waiting.len() == 1;
-        let progress = counted.of(&tenant, &id, &known.progress);
+        let progress = counted.of(tenant, id, &known.progress);
         if let DeliveryOutcome::Failed { at_ms, reason } = end {
-            progress.fail(place, is_waiting, at_ms, reason);
+            progress.fail(*place, is_waiting, *at_ms, reason.clone());
             let is_over = subscription.fails_limit.is_some_and(|limit| progress.fails > limit);
             if is_over && progress.is_at_work() {
                 progress.status = Status::Inactive;
@@ -334,12 +334,12 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effe
                 let (fails, limit) = (progress.fails, subscription.fails_limit.unwrap_or_default());
                 tracing::warn!(%tenant, subscription = %id, fails, limit, "too many notifications failed; the subscription is inactive now");
                 effects.push(Effect::End { tenant: tenant.clone(), id: id.clone(), rest: QueueDisposal::Dropped });
-                drop_waiting(draft, &tenant, &id);
+                drop_waiting(draft, tenant, id);
             }
             continue;
         }
         match end {
-            DeliveryOutcome::Delivered { at_ms, code } => progress.deliver(at_ms, code),
+            DeliveryOutcome::Delivered { at_ms, code } => progress.deliver(*at_ms, *code),
             DeliveryOutcome::GivenUp => progress.give_up(),
             DeliveryOutcome::Dropped => progress.dropped += 1,
             DeliveryOutcome::Failed { .. } => {}
@@ -348,7 +348,7 @@ fn settle_all(draft: &mut Drafted<'_>, settled: Vec<DeliveryReport>) -> Vec<Effe
             progress.failed.clear();
         }
         if is_waiting {
-            change(draft, &tenant, &id, RecordPart::Waiting(place, None));
+            change(draft, tenant, id, RecordPart::Waiting(*place, None));
         }
     }
     counted.store(draft);

@@ -1,83 +1,12 @@
 //! Alarms of section 18.3 that are of no notification: the log takes nothing, a client sends what cannot be taken.
 
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millstream_context::ContextConfig;
-use millstream_log::{File, Files, Lock, SystemFiles};
 use serde_json::{Value, json};
 
+use crate::disk::Full;
 use crate::world::{Served, World, log_has_no_disk};
-
-/// A disk on which nothing can be written while it is full.
-#[derive(Default, Clone)]
-struct Full(Arc<AtomicBool>);
-
-impl Full {
-    fn room(&self) -> io::Result<()> {
-        if self.0.load(Ordering::Acquire) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-    }
-
-    fn on_it(&self, file: Arc<dyn File>) -> Arc<dyn File> {
-        Arc::new(OnIt { disk: self.clone(), file })
-    }
-}
-
-impl Files for Full {
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.room().and_then(|()| SystemFiles.create_dir_all(dir))
-    }
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        SystemFiles.list(dir)
-    }
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.on_it(SystemFiles.open(path)?))
-    }
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        self.room()?;
-        Ok(self.on_it(SystemFiles.create(path)?))
-    }
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        SystemFiles.rename(from, to)
-    }
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        SystemFiles.remove(path)
-    }
-    fn remove_dir_all(&self, dir: &Path) -> io::Result<()> {
-        SystemFiles.remove_dir_all(dir)
-    }
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        SystemFiles.sync_dir(dir)
-    }
-    fn lock(&self, path: &Path) -> io::Result<Lock> {
-        SystemFiles.lock(path)
-    }
-}
-
-struct OnIt {
-    disk: Full,
-    file: Arc<dyn File>,
-}
-
-impl File for OnIt {
-    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
-        self.file.read_at(buf, at)
-    }
-    fn write_at(&self, parts: &[io::IoSlice<'_>], at: u64) -> io::Result<()> {
-        self.disk.room().and_then(|()| self.file.write_at(parts, at))
-    }
-    fn sync(&self) -> io::Result<()> {
-        self.file.sync()
-    }
-    fn size(&self) -> io::Result<u64> {
-        self.file.size()
-    }
-    fn set_size(&self, bytes: u64) -> io::Result<()> {
-        self.disk.room().and_then(|()| self.file.set_size(bytes))
-    }
-}
 
 /// Those that are raised, asked for by somebody with whom nothing goes wrong.
 async fn alarms(served: &Served) -> Value {
@@ -100,7 +29,7 @@ async fn a_full_disk_is_an_alarm_until_writing_begins_anew() {
     };
     assert_eq!(create(&served, "a").await, 201);
     assert_eq!(alarms(&served).await, Value::Null);
-    disk.0.store(true, Ordering::Release);
+    disk.refuse(true);
     for id in ["b", "c"] {
         assert_eq!(create(&served, id).await, 503);
         assert_eq!(alarms(&served).await, json!(["DatabaseError"]));
@@ -109,7 +38,7 @@ async fn a_full_disk_is_an_alarm_until_writing_begins_anew() {
     assert_eq!(alarms(&served).await, json!(["DatabaseError"]), "a read stores nothing");
     served.stop().await;
     world.abandon();
-    disk.0.store(false, Ordering::Release);
+    disk.refuse(false);
     let world = open();
     let served = world.serve().await;
     assert_eq!(create(&served, "b").await, 201);

@@ -1,5 +1,6 @@
 //! Delivery of notifications: counters, throttling, retries, isolation, and state that outlives the process.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -7,10 +8,11 @@ use millstream_context::{ContextConfig, NotificationsConfig};
 use millstream_testkit::eventually_async;
 use serde_json::{Value, json};
 
+use crate::disk::Full;
 use crate::notifications::{change, to};
 use crate::receiver::{Received, Receiver};
 use crate::subscriptions::{patch, shown, subscribe, until_shown};
-use crate::world::{Registry, Served, World};
+use crate::world::{Registry, Served, World, log_has_no_disk};
 
 async fn set_t(served: &Served, id: &str, t: usize) {
     change(
@@ -481,6 +483,69 @@ async fn a_durable_queue_outlives_the_process() {
     set_t(&served, "e0", 100).await;
     let after = receiver.under("/durable", before + 1).await;
     assert_eq!(after[before].json()["t"], 100);
+    served.stop().await;
+    world.close();
+    receiver.stop();
+}
+
+/// What became of notifications while the log found no room is stored once there is room: it is counted, and not sent again.
+#[tokio::test(flavor = "multi_thread")]
+async fn outcomes_on_a_full_disk_are_stored_later() {
+    const CHANGES: usize = 20;
+    if log_has_no_disk() {
+        return;
+    }
+    let (dir, disk, is_open) = (tempfile::tempdir().unwrap(), Full::default(), Arc::new(AtomicBool::new(false)));
+    let opened = is_open.clone();
+    let receiver = Receiver::answering("127.0.0.1:0".parse().unwrap(), move |_, _| {
+        Some(if opened.load(Ordering::Acquire) { 200 } else { 503 })
+    })
+    .await;
+    let open = || World::open_on(dir.path(), Arc::new(disk.clone()), Arc::default(), ContextConfig::default());
+    let world = open();
+    let served = world.serve().await;
+    let mut ids = Vec::new();
+    for queue in ["durable", "memory"] {
+        let delivery = json!({"queue": queue, "retry": "always", "maxAge": 600});
+        let mut body = to(&receiver, &format!("/{queue}"), "e", Value::Null, &json!({"delivery": delivery}));
+        body["subject"]["entities"] = json!([{"idPattern": "^e"}]);
+        ids.push(subscribe(&served, "", &body).await);
+    }
+    for t in 0..CHANGES {
+        set_t(&served, &format!("e{t}"), t).await;
+    }
+    for id in &ids {
+        until_shown(&served, id, |shown| shown["notification"]["failsCounter"].as_u64() > Some(0)).await;
+    }
+    disk.fill(true);
+    while served.ask("POST /v2/entities?options=upsert", Some(r#"{"id": "nobody"}"#)).await.status != 503 {}
+    is_open.store(true, Ordering::Release);
+    for path in ["/durable", "/memory"] {
+        eventually_async("all are sent", || {
+            let all = receiver.received();
+            let received = all.iter().filter(|one| one.path() == path);
+            received.map(|one| one.json()["data"][0]["id"].clone().to_string()).collect::<BTreeSet<_>>().len()
+                == CHANGES
+        })
+        .await;
+    }
+    disk.fill(false);
+    for id in &ids {
+        until_shown(&served, id, |shown| shown["notification"]["ended"]["delivered"] == CHANGES).await;
+        until_shown(&served, id, |shown| shown["notification"].get("queue").is_none()).await;
+    }
+    served.stop().await;
+    world.close();
+    let before = receiver.received().len();
+    let world = open();
+    let served = world.serve().await;
+    set_t(&served, "e", 1).await;
+    for id in &ids {
+        until_shown(&served, id, |shown| shown["notification"]["ended"]["delivered"] == CHANGES + 1).await;
+    }
+    let ids_after: Vec<Value> =
+        receiver.received()[before..].iter().map(|one| one.json()["data"][0]["id"].clone()).collect();
+    assert_eq!(ids_after, ["e"; 2]);
     served.stop().await;
     world.close();
     receiver.stop();

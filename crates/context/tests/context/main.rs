@@ -5,6 +5,7 @@ mod administration;
 mod alarms;
 mod compression;
 mod deliveries;
+mod disk;
 mod filip;
 mod filters;
 mod forwarding;
