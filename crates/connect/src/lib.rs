@@ -54,6 +54,7 @@ mod streams;
 mod tenant_counter;
 mod timestamp;
 mod topic_filter;
+mod uplink;
 mod usage;
 
 pub use commands::CommandsConfig;

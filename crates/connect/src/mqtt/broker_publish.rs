@@ -250,7 +250,7 @@ impl Client {
             self.count_rejected(run.len());
             return if acks.is_empty() { Ok(false) } else { Err(unacknowledged(&not_taken(&error))) };
         }
-        self.sends_unwaited = answer.is_none();
+        self.in_flight.appended(answer.is_some());
         match (answer, elsewhere) {
             (Some(reply), StreamAppend::Awaited(first, routed)) => {
                 self.pend(StoreReply::Both(Some(first), reply), Waits::Broker { acks, routed: Some(routed) });
@@ -267,7 +267,7 @@ impl Client {
         let is_durable = self.broker_client.as_ref().is_some_and(|broker_client| broker_client.is_durable);
         let is_kept =
             |item: &IncomingPublish<'_>| item.publish.retain || (is_durable && item.publish.qos == Qos::ExactlyOnce);
-        self.owned > 0 || run.iter().any(is_kept)
+        self.in_flight.has_first() || run.iter().any(is_kept)
     }
 
     /// True if a message has not been taken before; only one that is sent exactly once can have been.
@@ -279,7 +279,7 @@ impl Client {
             }
             // The tenant's owner keeps the ids of a durable session. A repeat whose id is stored is not offered again, so
             // that it uses up no limit. While the owner has messages, it decides, so that acknowledgements stay in order.
-            Some(broker_client) if publish.qos == Qos::ExactlyOnce && publish.dup && self.owned == 0 => {
+            Some(broker_client) if publish.qos == Qos::ExactlyOnce && publish.dup && !self.in_flight.has_first() => {
                 Ok(!broker_client.link.has_arrived(id))
             }
             _ => Ok(true),

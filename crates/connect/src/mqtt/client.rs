@@ -1,7 +1,7 @@
 //! A client that has logged in: what it has sent and what is promised to it. Everything here is done at once, while its
 //! packets lie in the buffer that they were read into; only the connection waits.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,8 +20,9 @@ use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::error_filter::ErrorFilter;
 use super::incoming::{IncomingPublish, Topic};
 use super::last_will::LastWill;
-use super::pending::Pending;
+use super::pending::Waits;
 use super::provisioning::ProvisioningGateway;
+use super::session_store::StoreReply;
 use super::topic::is_about_commands;
 use super::will::PendingWill;
 use crate::connections::{DeviceConnection, Unauthenticated};
@@ -29,6 +30,7 @@ use crate::credential_cache::CachedLogin;
 use crate::metrics::TenantMetrics;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
+use crate::uplink::InFlight;
 
 /// Filters on the error topic that one connection may have.
 const ERROR_FILTERS_MAX: usize = 16;
@@ -56,19 +58,11 @@ pub(super) struct Client {
     /// The tenant's private space, unless that is off.
     pub(super) broker_client: Option<BrokerClient>,
     aliases: Vec<Option<Arc<str>>>,
-    pub(super) pending: VecDeque<Pending>,
+    pub(super) in_flight: InFlight<StoreReply, Waits>,
     /// Monotonic time at which the packets that are being handled arrived.
     pub(super) now: Duration,
-    /// Number of messages in [`Client::pending`].
-    pub(super) waiting: usize,
     /// True if something has come after which the private space may have more to send. Its own news rings the bell.
     pub(super) is_stirred: bool,
-    /// Runs of messages in [`Client::pending`] that the tenant's owner publishes.
-    pub(super) owned: usize,
-    /// True if its last message needs no acknowledgement.
-    pub(super) sends_unwaited: bool,
-    /// True if [`Client::pending`] has a wait for room in the log.
-    pub(super) is_held_back: bool,
     /// Ids of messages exactly once that have come over this connection, and that the client has not let go of; of MQTT 5,
     /// in which it was told how many there may be.
     pub(super) open: HashSet<u16>,
@@ -113,6 +107,7 @@ impl Client {
         let meter = adapter.meters.of(&who.tenant);
         let now = adapter.monotonic.now();
         let (login, streams) = known.unzip();
+        let in_flight = InFlight::new(Duration::from_millis(adapter.config.send_timeout_ms));
         let mut client = Self {
             adapter,
             who,
@@ -128,13 +123,9 @@ impl Client {
             errors: Vec::new(),
             broker_client: None,
             aliases: Vec::new(),
-            pending: VecDeque::new(),
+            in_flight,
             now,
-            waiting: 0,
             is_stirred: true,
-            owned: 0,
-            sends_unwaited: false,
-            is_held_back: false,
             open: HashSet::new(),
             received: Vec::new(),
             forgotten: Vec::new(),
@@ -149,10 +140,9 @@ impl Client {
 
     /// True if the client has sent as much as it may before it is acknowledged, or more than the log keeps up with.
     pub(super) fn is_full(&self) -> bool {
-        self.is_held_back
-            || self.turns_to.is_some()
+        self.turns_to.is_some()
             || self.is_provisioning()
-            || self.waiting >= usize::from(self.adapter.config.in_flight_max)
+            || self.in_flight.is_full(usize::from(self.adapter.config.in_flight_max))
     }
 
     /// Largest packet that it may send. One without login sends telemetry and events only, so it gets no more than these take.
@@ -193,7 +183,7 @@ impl Client {
     ) -> Result<usize, DisconnectCause> {
         let in_flight_max = usize::from(self.adapter.config.in_flight_max);
         let mut taken = 0;
-        while self.end.is_none() && self.waiting + items.len() < in_flight_max {
+        while self.end.is_none() && self.in_flight.messages() + items.len() < in_flight_max {
             let Framed::Whole(frame) = frame(&bytes[taken..], self.packet_max_bytes())? else { break };
             let packet = decode(frame, self.version)?;
             if self.login.is_none() && self.has_to_turn(&packet)? {
@@ -370,6 +360,6 @@ impl Client {
 
     /// Messages that the client has sent and nobody has answered for count as refused when it goes.
     pub(super) fn count_unanswered(&self) {
-        self.adapter.ingest.totals.rejected.fetch_add(self.waiting as u64, Ordering::Relaxed);
+        self.adapter.ingest.totals.rejected.fetch_add(self.in_flight.messages() as u64, Ordering::Relaxed);
     }
 }

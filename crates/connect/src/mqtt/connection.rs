@@ -209,10 +209,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             if self.client.are_streams_stale {
                 self.resolve().await;
             }
-            if self.client.turns_to.is_some() && self.client.pending.is_empty() {
+            if self.client.turns_to.is_some() && self.client.in_flight.is_empty() {
                 self.client.turn().await?;
             }
-            if self.client.is_provisioning() && self.client.pending.is_empty() {
+            if self.client.is_provisioning() && self.client.in_flight.is_empty() {
                 self.client.provision().await;
             }
             if self.io.has_held() && !self.client.is_full() && !self.client.hold_back() {
@@ -269,7 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
 
     /// True if a deadline shorter than the keep alive is pending.
     fn waits(&self) -> bool {
-        !self.client.pending.is_empty() || self.io.begun().is_some() || self.client.awaits_commands()
+        !self.client.in_flight.is_empty() || self.io.begun().is_some() || self.client.awaits_commands()
     }
 
     /// Time until the next deadline. While a wait is pending, it is at most the shortest timeout, because another wait

@@ -1,6 +1,4 @@
-//! The requests of a client that have no answer yet. They are answered in the order in which they came.
-
-use std::time::Duration;
+//! Requests of a client that have no answer yet.
 
 use millstream_mqtt::AckKind;
 use smallvec::SmallVec;
@@ -8,15 +6,7 @@ use smallvec::SmallVec;
 use super::broker_client::PendingSubscribe;
 use super::publish::Sent;
 use super::routing::RoutedBatch;
-use super::session_store::StoreReply;
-
-/// Something that waits for the log.
-pub(super) struct Pending {
-    pub(super) verdict: StoreReply,
-    pub(super) waits: Waits,
-    /// Monotonic time at which the log got it.
-    pub(super) started: Duration,
-}
+use crate::uplink;
 
 /// The requests that wait for a verdict.
 pub(super) enum Waits {
@@ -34,17 +24,18 @@ pub(super) enum Waits {
     Received(Vec<u16>),
     /// Ids that the client has forgotten.
     Forgotten(Vec<u16>),
-    /// No request: the client waits for room in the log, as its next messages would be refused.
-    Room,
 }
 
-impl Waits {
-    pub(super) fn count(&self) -> usize {
+impl uplink::Waits for Waits {
+    fn messages(&self) -> usize {
         match self {
             Self::Upstream(sent) => sent.len(),
             Self::Broker { acks, .. } | Self::Owned { acks, .. } => acks.len(),
             Self::Subscribed { .. } | Self::Unsubscribed { .. } | Self::Received(_) | Self::Forgotten(_) => 1,
-            Self::Room => 0,
         }
+    }
+
+    fn is_first(&self) -> bool {
+        matches!(self, Self::Owned { .. })
     }
 }

@@ -1,7 +1,5 @@
 //! Answers the pending requests of a client once the log, or the tenant's owner, has answered for them.
 
-use std::future::Future as _;
-use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,37 +11,27 @@ use millstream_mqtt::{AckKind, Version, reason};
 
 use super::client::Client;
 use super::disconnect::DisconnectCause;
-use super::pending::{Pending, Waits};
+use super::pending::Waits;
 use super::session_store::{PublishOutcome, StoreAnswer, StoreReply};
 use crate::metrics::ProcessingOutcome as Counted;
 use crate::refusal::not_accepted_in_time;
+use crate::uplink::{Kept, Settled};
 
 impl Client {
     /// Keeps a request until the log's verdict on it arrives.
     pub(super) fn pend(&mut self, verdict: StoreReply, waits: Waits) {
-        self.waiting += waits.count();
-        self.owned += usize::from(matches!(waits, Waits::Owned { .. }));
-        self.pending.push_back(Pending { verdict, waits, started: self.now });
+        self.in_flight.push(verdict, waits, self.now);
     }
 
-    /// Stops reading from the client until there is room in the log again; true if it stops now. Messages that nobody
-    /// waits for would be refused, and their sender has no other way to notice that it is too fast.
+    /// Stops reading from the client until there is room in the log again; true if it stops now.
     pub(super) fn hold_back(&mut self) -> bool {
-        if !self.sends_unwaited || self.is_held_back {
+        if !self.in_flight.looks_for_room() {
             return false;
         }
         let Some(room) = self.adapter.streams.room() else { return false };
-        self.is_held_back = true;
         self.now = self.adapter.monotonic.now();
-        self.pend(StoreReply::Room(room), Waits::Room);
+        self.in_flight.await_room(StoreReply::Room(room), self.now);
         true
-    }
-
-    fn unpend(&mut self) -> Option<Pending> {
-        let first = self.pending.pop_front()?;
-        self.waiting -= first.waits.count();
-        self.owned -= usize::from(matches!(first.waits, Waits::Owned { .. }));
-        Some(first)
     }
 
     /// Waits until the oldest is answered for, and tells the client of all that is answered for.
@@ -53,10 +41,12 @@ impl Client {
         out: &mut Vec<u8>,
     ) -> Poll<Result<(), DisconnectCause>> {
         let mut progress = Poll::Pending;
-        while let Some(first) = self.pending.front_mut() {
-            let Poll::Ready(verdict) = Pin::new(&mut first.verdict).poll(cx) else { break };
-            let Some(Pending { waits, started, .. }) = self.unpend() else { break };
-            if let Err(fault) = self.settle(waits, verdict, started, out) {
+        while let Poll::Ready(Settled { kept, answer, started }) = self.in_flight.poll_settled(cx) {
+            let settled = match kept {
+                Kept::Requests(waits) => self.settle(waits, answer, started, out),
+                Kept::Room => answer.map(drop).map_err(|problem| unacknowledged(&problem)),
+            };
+            if let Err(fault) = settled {
                 return Poll::Ready(Err(fault));
             }
             progress = Poll::Ready(Ok(()));
@@ -76,7 +66,7 @@ impl Client {
             Ok(answer) => answer,
             Err(problem) => return self.refuse_all(&waits, &problem, out),
         };
-        self.is_stirred |= !matches!(waits, Waits::Upstream(_) | Waits::Room);
+        self.is_stirred |= !matches!(waits, Waits::Upstream(_));
         match (waits, answer) {
             (Waits::Upstream(sent), _) => {
                 for sent in sent.iter().filter(|sent| sent.id != 0) {
@@ -112,7 +102,6 @@ impl Client {
                     ack(out, self.version, AckKind::PubComp, id, reason::SUCCESS);
                 }
             }
-            (Waits::Room, _) => self.is_held_back = false,
             (Waits::Owned { .. }, _) => return Err(DisconnectCause::Protocol("an answer to something else")),
         }
         Ok(())
@@ -164,18 +153,18 @@ impl Client {
 
     /// Time left for the log to answer the oldest request; `None` if nothing waits.
     pub(super) fn patience(&self) -> Option<Duration> {
-        let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
-        let first = self.pending.front()?;
-        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(first.started)))
+        self.in_flight.patience(self.adapter.monotonic.now())
     }
 
     /// Gives up on what the log has taken too long for.
     pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
-        while self.patience() == Some(Duration::ZERO) {
-            let Some(late) = self.unpend() else { break };
+        while let Some(late) = self.in_flight.take_overdue(self.adapter.monotonic.now()) {
             let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
             let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
-            self.refuse_all(&late.waits, &problem, out)?;
+            match late {
+                Kept::Requests(waits) => self.refuse_all(&waits, &problem, out)?,
+                Kept::Room => return Err(unacknowledged(&problem)),
+            }
         }
         Ok(())
     }

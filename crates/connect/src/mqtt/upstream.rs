@@ -185,7 +185,7 @@ impl Client {
     ) -> Result<R, Problem> {
         let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(&self.who.tenant))?;
         let taken = self.adapter.ingest.offer(&context.envelope(), run, streams, self.moment(), take)?;
-        self.sends_unwaited = context.level == AckLevel::Memory;
+        self.in_flight.appended(context.level != AckLevel::Memory);
         taken.map_err(|error| {
             if let millstream_log::Error::UnknownTopic { .. } = error {
                 self.forget_streams();
