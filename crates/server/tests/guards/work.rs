@@ -133,7 +133,7 @@ pub(crate) const KINDS: [Kind; 12] = [
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
 /// a row by another door.
-pub(crate) const DOORS_WITHOUT_KIND: [&str; 17] = [
+pub(crate) const DOORS_WITHOUT_KIND: [&str; 20] = [
     "backups",
     // Asks queries, as `queries` does.
     "bullet",
@@ -144,6 +144,9 @@ pub(crate) const DOORS_WITHOUT_KIND: [&str; 17] = [
     "events",
     "health",
     "history",
+    "history-comet-v1",
+    "history-comet-v2",
+    "history-quantumleap",
     // Its fetches and appends are requests.
     "kafka",
     "login",
