@@ -189,9 +189,57 @@ impl SnapshotReader<'_> {
                 let run = run.map_err(|error| self.failed(error))?;
                 let is_selected = run.path == entity.path && selection.has_attribute(&run.attribute);
                 if is_selected && !self.is_erased(&file.record, &run) {
-                    collect_run(&open, &run, query, into).map_err(|error| self.failed(error))?;
-                    self.check_bytes(bytes_before + into.size_bytes(), memory)?;
+                    let check = |bytes| self.check_bytes(bytes_before + bytes, memory);
+                    self.collect_run(&open, &run, query, into, check)?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the points of a run; `check` is told after each step how much memory the collector takes.
+    fn collect_run(
+        &self,
+        open: &Arc<OpenFile>,
+        run: &SeriesRun,
+        query: &SeriesQuery,
+        into: &mut SeriesCollector,
+        mut check: impl FnMut(usize) -> Result<(), Problem>,
+    ) -> Result<(), Problem> {
+        let (window, failed) = (&query.window, |error| self.failed(error));
+        let is_by_observation = window.property == TimeProperty::Observed;
+        let mut rest = run.rows.rows.clone();
+        if is_by_observation && (window.from_ms, window.to_ms) != (i64::MIN, i64::MAX) {
+            rest = open.observed_between(&run.rows, window.from_ms, window.to_ms).map_err(failed)?;
+        }
+        while !rest.is_empty() {
+            let rows = match into {
+                SeriesCollector::Points { end: TimeEnd::Last, .. } => (rest.end - 1) / PAGE_ROWS * PAGE_ROWS..rest.end,
+                SeriesCollector::Points { .. } => rest.start..(rest.start / PAGE_ROWS + 1) * PAGE_ROWS,
+                SeriesCollector::Periods { .. } => rest.start..rest.start + AGGREGATED_ROWS,
+            };
+            let rows = rows.start.max(rest.start)..rows.end.min(rest.end);
+            rest = if rows.end == rest.end { rest.start..rows.start } else { rows.end..rest.end };
+            let rows = RowRange { group: run.rows.group, rows };
+            if let Some(top_n) = into.points(&run.attribute) {
+                let columns = open.read_points(&rows, Projection::All).map_err(failed)?;
+                let is_last_of_use = offer_rows(&columns, query, top_n);
+                check(into.size_bytes())?;
+                if is_by_observation && is_last_of_use {
+                    break;
+                }
+            } else if let Some(aggregates) = into.periods(&run.attribute) {
+                let projection = if aggregates.counts_distinct() { Projection::Values } else { Projection::Numbers };
+                let mut columns = open.read_points(&rows, projection).map_err(failed)?;
+                // Points without a number may be deletions, which are not counted, so the values are needed.
+                if projection == Projection::Numbers
+                    && aggregates.counts()
+                    && columns.number.iter().any(Option::is_none)
+                {
+                    columns = open.read_points(&rows, Projection::Values).map_err(failed)?;
+                }
+                aggregate_rows(&columns, window, aggregates);
+                check(into.size_bytes())?;
             }
         }
         Ok(())
@@ -277,46 +325,6 @@ fn collect_memtable(memtable: &Memtable, entity: &EntityRef, query: &SeriesQuery
             }
         }
     });
-}
-
-fn collect_run(
-    open: &Arc<OpenFile>,
-    run: &SeriesRun,
-    query: &SeriesQuery,
-    into: &mut SeriesCollector,
-) -> Result<(), Error> {
-    let window = &query.window;
-    let is_by_observation = window.property == TimeProperty::Observed;
-    let mut rest = run.rows.rows.clone();
-    if is_by_observation && (window.from_ms, window.to_ms) != (i64::MIN, i64::MAX) {
-        rest = open.observed_between(&run.rows, window.from_ms, window.to_ms)?;
-    }
-    while !rest.is_empty() {
-        let rows = match into {
-            SeriesCollector::Points { end: TimeEnd::Last, .. } => (rest.end - 1) / PAGE_ROWS * PAGE_ROWS..rest.end,
-            SeriesCollector::Points { .. } => rest.start..(rest.start / PAGE_ROWS + 1) * PAGE_ROWS,
-            SeriesCollector::Periods { .. } => rest.start..rest.start + AGGREGATED_ROWS,
-        };
-        let rows = rows.start.max(rest.start)..rows.end.min(rest.end);
-        rest = if rows.end == rest.end { rest.start..rows.start } else { rows.end..rest.end };
-        let rows = RowRange { group: run.rows.group, rows };
-        if let Some(top_n) = into.points(&run.attribute) {
-            let columns = open.read_points(&rows, Projection::All)?;
-            let is_last_of_use = offer_rows(&columns, query, top_n);
-            if is_by_observation && is_last_of_use {
-                break;
-            }
-        } else if let Some(aggregates) = into.periods(&run.attribute) {
-            let projection = if aggregates.counts_distinct() { Projection::Values } else { Projection::Numbers };
-            let mut columns = open.read_points(&rows, projection)?;
-            // Points without a number may be deletions, which are not counted, so the values are needed.
-            if projection == Projection::Numbers && aggregates.counts() && columns.number.iter().any(Option::is_none) {
-                columns = open.read_points(&rows, Projection::Values)?;
-            }
-            aggregate_rows(&columns, window, aggregates);
-        }
-    }
-    Ok(())
 }
 
 /// Offers rows; returns true if rows further from the wanted end cannot be kept.

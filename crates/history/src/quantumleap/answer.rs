@@ -8,14 +8,15 @@ use super::rows::EntityRows;
 use crate::query::EntityRef;
 use crate::render::{push_member, push_text};
 
-/// Renders the rows of entities, which are in the order of their types.
+/// Renders the rows of entities, which are in the order of their types; they take `rows_bytes` of memory beside the text.
 pub(crate) fn render(
     entities: &[(EntityRef, EntityRows)],
+    rows_bytes: usize,
     query: &RowQuery,
     memory: &mut AnswerMemory,
 ) -> Result<String, Problem> {
     let RowScope { id, kind, attribute, is_value } = &query.scope;
-    let mut answer = RowRenderer { out: String::from("{"), query, memory };
+    let mut answer = RowRenderer { out: String::from("{"), rows_bytes, query, memory };
     match (id, kind, attribute) {
         (Some(_), _, attribute) => {
             let [(entity, rows)] = entities else { return Ok("{}".to_owned()) };
@@ -51,7 +52,7 @@ pub(crate) fn render(
         (None, None, None) => answer.push_attributes(if *is_value { "values" } else { "attrs" }, entities)?,
     }
     answer.out.push('}');
-    answer.memory.cover(answer.out.capacity())?;
+    answer.cover()?;
     Ok(answer.out)
 }
 
@@ -80,11 +81,17 @@ fn time(ms: i64) -> String {
 
 struct RowRenderer<'a> {
     out: String,
+    rows_bytes: usize,
     query: &'a RowQuery,
     memory: &'a mut AnswerMemory,
 }
 
 impl RowRenderer<'_> {
+    /// Has the budget cover the rows and the text so far.
+    fn cover(&mut self) -> Result<(), Problem> {
+        self.memory.cover(self.rows_bytes + self.out.capacity())
+    }
+
     fn push_name(&mut self, member: &str, name: &str) {
         push_text(member, &mut self.out);
         self.out.push(':');
@@ -140,11 +147,11 @@ impl RowRenderer<'_> {
 
     fn push_values(&mut self, rows: &EntityRows, attribute: &str) {
         self.out.push_str(",\"values\":[");
-        for (number, value) in rows.values(attribute).unwrap_or_default().iter().enumerate() {
+        for (number, value) in rows.values(attribute).into_iter().flatten().enumerate() {
             if number > 0 {
                 self.out.push(',');
             }
-            self.out.push_str(value.as_deref().unwrap_or("null"));
+            self.out.push_str(value.unwrap_or("null"));
         }
         self.out.push(']');
     }
@@ -164,7 +171,7 @@ impl RowRenderer<'_> {
             self.out.push(',');
             self.push_rows(rows, attribute);
             self.out.push('}');
-            self.memory.cover(self.out.capacity())?;
+            self.cover()?;
         }
         self.out.push(']');
         Ok(())
@@ -181,7 +188,7 @@ impl RowRenderer<'_> {
         self.out.push_str(":[");
         let mut is_first = true;
         for of_kind in entities.chunk_by(|(one, _), (next, _)| one.kind == next.kind) {
-            let mut members = of_kind.iter().filter(|(_, rows)| rows.values(attribute).is_some()).peekable();
+            let mut members = of_kind.iter().filter(|(_, rows)| rows.has(attribute)).peekable();
             if members.peek().is_none() {
                 continue;
             }
@@ -194,7 +201,7 @@ impl RowRenderer<'_> {
                 self.out.push(',');
                 self.push_rows(rows, Some(attribute));
                 self.out.push('}');
-                self.memory.cover(self.out.capacity())?;
+                self.cover()?;
             }
             self.out.push_str("]}");
         }

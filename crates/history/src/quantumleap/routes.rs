@@ -295,7 +295,8 @@ fn answer(reader: &SnapshotReader<'_>, query: &RowQuery, mut memory: AnswerMemor
         None => reader.without_point_limit().read(&entities, &query.series, &mut memory)?,
     };
     let mut all = rows(entities.len(), found, query.method);
-    memory.cover(all.iter().map(EntityRows::size_bytes).sum())?;
+    let rows_bytes = all.iter().map(EntityRows::size_bytes).sum();
+    memory.cover(rows_bytes)?;
     let mut of_kind = &mut all[..];
     for siblings in entities.chunk_by(|one, next| one.kind == next.kind) {
         let (rows, rest) = of_kind.split_at_mut(siblings.len());
@@ -307,7 +308,7 @@ fn answer(reader: &SnapshotReader<'_>, query: &RowQuery, mut memory: AnswerMemor
     if found.is_empty() {
         return Err(nothing_found());
     }
-    let text = render(&found, query, &mut memory)?;
+    let text = render(&found, rows_bytes, query, &mut memory)?;
     Ok(response(text, memory))
 }
 

@@ -21,8 +21,7 @@ type KeyedSeries = BTreeMap<String, Vec<(RowKey, Arc<str>)>>;
 pub(crate) struct EntityRows {
     /// In the order of time.
     keys: Vec<RowKey>,
-    /// By attribute: a value of each row as JSON text.
-    columns: BTreeMap<String, Vec<Option<Arc<str>>>>,
+    series: KeyedSeries,
     /// The rows on the page.
     page: Range<usize>,
 }
@@ -33,36 +32,41 @@ impl EntityRows {
         self.keys[self.page.clone()].iter().map(|(ms, _)| *ms)
     }
 
-    /// Returns the values of an attribute on the page; `None` for an attribute that the entity never had.
-    pub(crate) fn values(&self, attribute: &str) -> Option<&[Option<Arc<str>>]> {
-        self.columns.get(attribute).map(|values| &values[self.page.clone()])
+    /// Returns the values of an attribute on the page, none where the row has none; `None` for an attribute that the entity
+    /// never had.
+    pub(crate) fn values(&self, attribute: &str) -> Option<impl Iterator<Item = Option<&str>>> {
+        let points = self.series.get(attribute)?;
+        let keys = &self.keys[self.page.clone()];
+        let begin = keys.first().map_or(0, |first| points.partition_point(|(key, _)| key < first));
+        let mut rest = points[begin..].iter().peekable();
+        Some(keys.iter().map(move |key| rest.next_if(|(of, _)| of == key).map(|(_, value)| &**value)))
+    }
+
+    /// True if the entity ever had the attribute.
+    pub(crate) fn has(&self, attribute: &str) -> bool {
+        self.series.contains_key(attribute)
     }
 
     pub(crate) fn attributes(&self) -> impl Iterator<Item = &str> {
-        self.columns.keys().map(String::as_str)
+        self.series.keys().map(String::as_str)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.page.is_empty()
     }
 
-    /// Returns the approximate memory of the rows.
+    /// Returns the approximate memory of the rows, values included.
     pub(crate) fn size_bytes(&self) -> usize {
-        let values = self.columns.len() * size_of::<Option<Arc<str>>>();
-        self.keys.len() * (size_of::<RowKey>() + values)
+        let point = |(_, value): &(RowKey, Arc<str>)| size_of::<(RowKey, Arc<str>)>() + value.len();
+        self.keys.len() * size_of::<RowKey>() + self.series.values().flatten().map(point).sum::<usize>()
     }
 
     fn new(series: KeyedSeries) -> Self {
         let mut keys: Vec<RowKey> = series.values().flatten().map(|(key, _)| *key).collect();
         keys.sort_unstable();
         keys.dedup();
-        let column = |points: Vec<(RowKey, Arc<str>)>| {
-            let mut points = points.into_iter().peekable();
-            keys.iter().map(|key| points.next_if(|(of, _)| of == key).map(|(_, value)| value)).collect()
-        };
-        let columns = series.into_iter().map(|(attribute, points)| (attribute, column(points))).collect();
         let page = 0..keys.len();
-        Self { keys, columns, page }
+        Self { keys, series, page }
     }
 }
 
@@ -122,6 +126,8 @@ pub(crate) fn choose(entities: &mut [EntityRows], page: RowPage, by_entity: bool
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn entity(series: &[(&str, &[i64])]) -> EntityRows {
@@ -133,10 +139,9 @@ mod tests {
     fn a_row_has_a_value_of_each_attribute_or_none() {
         let rows = entity(&[("a", &[1, 3]), ("b", &[2, 3, 4])]);
         assert_eq!(rows.times().collect::<Vec<_>>(), [1, 2, 3, 4]);
-        let text =
-            |name| rows.values(name).unwrap().iter().map(|value| value.as_deref().unwrap_or("-")).collect::<String>();
+        let text = |name| rows.values(name).unwrap().map(|value| value.unwrap_or("-")).collect::<String>();
         assert_eq!((text("a"), text("b")), ("1-3-".into(), "-234".into()));
-        assert_eq!(rows.values("c"), None);
+        assert!(rows.values("c").is_none());
     }
 
     #[test]
@@ -152,7 +157,16 @@ mod tests {
         ] {
             let mut entities = [entity(&[("a", &[1, 4, 5])]), entity(&[("a", &[2]), ("b", &[3, 5])])];
             choose(&mut entities, RowPage { offset, limit, is_last }, by_entity);
-            let found = entities.map(|rows| rows.times().collect::<Vec<_>>());
+            let found = entities.map(|rows| {
+                let times: Vec<i64> = rows.times().collect();
+                // Each point has its time as its value.
+                let values: BTreeSet<String> = rows
+                    .attributes()
+                    .flat_map(|name| rows.values(name).unwrap().flatten().map(str::to_owned))
+                    .collect();
+                assert_eq!(values, times.iter().map(i64::to_string).collect());
+                times
+            });
             assert_eq!(found, expected, "{offset} {limit} {is_last} {by_entity}");
         }
     }

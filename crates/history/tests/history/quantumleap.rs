@@ -244,6 +244,37 @@ async fn pages_of_rows_are_complete() {
     world.close();
 }
 
+/// A page that is too large is refused before much more than it may have is read, although one file has all of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_page_that_is_too_large_is_refused_early() {
+    const LIMIT: usize = 100_000;
+    const VALUE: usize = 1_000;
+    /// Rows that are read at a time.
+    const STEP: usize = 4_096;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &HistoryConfig { page_max_bytes: LIMIT, ..quiet() });
+    for n in 0..12_000_i64 {
+        world.measure("room1", "t", &format!("\"{n:0width$}\"", width = VALUE), NEW_YEAR_MS + n * 1_000);
+    }
+    world.flush();
+    let served = world.serve().await;
+    for (path, name) in [
+        ("/quantumleap/v2/entities/room1/attrs/t?offset=1000000", "a deep page"),
+        ("/quantumleap/v2/entities/room1/attrs/t?lastN=10000", "the last rows"),
+        ("/STH/v2/entities/room1/attrs/t?type=Room&hLimit=10&hOffset=1000000", "values far on"),
+        ("/ngsi-ld/v1/temporal/entities/room1", "NGSI-LD"),
+    ] {
+        let refused = served.ask(&format!("GET {path}")).await;
+        assert_eq!(refused.status, 413, "{name}: {refused:?}");
+        let taken = refused.body.split_once("would take ").unwrap().1.split(' ').next().unwrap();
+        let taken: usize = taken.parse().unwrap();
+        // What one step reads is there before it is counted.
+        assert!(taken < LIMIT + STEP * (VALUE + 200), "{name}: {taken} bytes");
+    }
+    served.stop().await;
+    world.close();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn histories_are_deleted() {
     let dir = tempfile::tempdir().unwrap();
