@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-/// What an adapter keeps of requests until their common answer, so that it can acknowledge them.
+/// Requests with one common answer, as an adapter keeps them to acknowledge them.
 pub(crate) trait Waits {
     /// The number of messages among them.
     fn messages(&self) -> usize;
@@ -42,7 +42,7 @@ struct Request<V, W> {
     started: Duration,
 }
 
-/// What an answer is for.
+/// The subject of an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Kept<W> {
     Requests(W),
@@ -50,7 +50,7 @@ pub(crate) enum Kept<W> {
     Room,
 }
 
-/// What has its answer.
+/// Requests that have their answer, or a wait that has ended.
 #[derive(Debug)]
 pub(crate) struct Settled<W, A> {
     pub(crate) kept: Kept<W>,

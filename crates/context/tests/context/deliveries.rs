@@ -488,7 +488,7 @@ async fn a_durable_queue_outlives_the_process() {
     receiver.stop();
 }
 
-/// What became of notifications while the log found no room is stored once there is room: it is counted, and not sent again.
+/// Outcomes of notifications that come while the log has no room are stored once it has: they count, and nothing is sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn outcomes_on_a_full_disk_are_stored_later() {
     const CHANGES: usize = 20;

@@ -121,7 +121,7 @@ fn valued(route: RouteDraft) -> RouteDraft {
         .answers(413, "The answer would be too large; ask for less. Or the request has a body.")
 }
 
-/// What every read takes from its request.
+/// The parts of a request that every read takes.
 struct Asked {
     caller: Caller,
     headers: HeaderMap,

@@ -34,7 +34,7 @@ pub(crate) struct RowParameters {
     coords: Option<String>,
 }
 
-/// What the path of a request names.
+/// The entities and attributes that the path of a request names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RowScope {
     /// One entity.

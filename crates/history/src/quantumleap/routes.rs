@@ -42,7 +42,7 @@ const VERSION_V2: &str = "/quantumleap/v2/version";
 const HEALTH: &str = "/quantumleap/health";
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What the handlers of a route need.
+/// The state of the handlers of a route.
 #[derive(Clone)]
 struct RowRoute {
     service: Arc<HistoryService>,
@@ -167,7 +167,7 @@ fn of_many(route: RouteDraft) -> RouteDraft {
         .query("idPattern", "A regular expression for ids.")
 }
 
-/// What every read takes from its request.
+/// The parts of a request that every read takes.
 struct Asked {
     caller: Caller,
     headers: HeaderMap,
