@@ -67,22 +67,25 @@ fn the_calls_of_fiwares_tutorials_on_time_series_are_answered() {
     let in_june = "fromDate=2018-06-27T09:00:00&toDate=2018-06-30T23:59:59";
     assert_eq!(values(&get(to, &format!("{lamp}?aggrMethod=max&{in_june}"))), json!([4]));
 
-    let motion = "/STH/v2/entities/Motion:001/attrs/count";
+    let motion = "/STH/v1/contextEntities/type/Motion/id/Motion:001/attributes/count";
     let lamp = "/STH/v1/contextEntities/type/Lamp/id/Lamp:001/attributes/luminosity";
     let read = |path: &str| get(to, path)["contextResponses"][0]["contextElement"]["attributes"][0]["values"].clone();
-    let told = |values: Value| -> Vec<Value> {
-        values.as_array().unwrap().iter().map(|one| one["attrValue"].clone()).collect()
+    let told = |path: &str| -> Vec<Value> {
+        read(path).as_array().unwrap().iter().map(|one| one["attrValue"].clone()).collect()
     };
-    assert_eq!(told(read(&format!("{lamp}?lastN=3"))), [2, 3, 4]);
-    assert_eq!(told(read(&format!("{lamp}?hLimit=3&hOffset=1"))), [1, 2, 3]);
-    assert_eq!(told(get(to, &format!("{motion}?type=Motion&hLimit=3&hOffset=0"))["value"].clone()), [0, 1, 0]);
-    let sums = get(to, &format!("{motion}?type=Motion&aggrMethod=sum&aggrPeriod=minute"));
-    let of_minute = |offset: i64| json!({"offset": offset, "samples": 1, "sum": offset % 2});
-    let id = json!({"attrName": "count", "origin": "2018-06-27T10:00:00.000Z", "resolution": "minute"});
-    assert_eq!(sums["value"], json!([{"_id": id, "points": (0..6).map(of_minute).collect::<Vec<_>>()}]));
-    for (method, expected) in [("min", 0), ("max", 4)] {
-        let least = read(&format!("{lamp}?aggrMethod={method}&aggrPeriod=hour"));
-        assert_eq!(least[0]["points"], json!([{"offset": 10, "samples": 5, method: expected}]));
+    assert_eq!(told(&format!("{lamp}?hLimit=3&hOffset=0")), [0, 1, 2]);
+    assert_eq!(told(&format!("{motion}?hLimit=3&hOffset=3")), [1, 0, 1]);
+    assert_eq!(told(&format!("{motion}?lastN=3")), [1, 0, 1]);
+    let of_minutes = |path: &str, attribute: &str, member: &str, values: &[i64]| {
+        let id = json!({"attrName": attribute, "origin": "2018-06-27T10:00:00.000Z", "resolution": "minute"});
+        let point = |(offset, value): (usize, &i64)| json!({"offset": offset, "samples": 1, member: value});
+        let points: Vec<Value> = values.iter().enumerate().map(point).collect();
+        assert_eq!(read(path), json!([{"_id": id, "points": points}]), "{path}");
+    };
+    of_minutes(&format!("{motion}?aggrMethod=sum&aggrPeriod=minute"), "count", "sum", &[0, 1, 0, 1, 0, 1]);
+    for method in ["min", "max", "sum"] {
+        let path = format!("{lamp}?aggrMethod={method}&aggrPeriod=minute");
+        of_minutes(&path, "luminosity", method, &[0, 1, 2, 3, 4]);
     }
     server.stop();
 }
