@@ -19,7 +19,7 @@ use super::notification::{Lane, Notification, NotificationMessage};
 use super::outcomes::Outcomes;
 use super::queue::{Count, DeliveryQueue, Destination, QueueLimits, QueuedNotification};
 use super::receivers::Receivers;
-use super::reports::Reports;
+use super::reports::{Flushed, Reports};
 use super::retry::{Pause, judged, may_retry};
 use super::stats::NotificationCounters;
 use super::subscription::Subscription;
@@ -218,7 +218,10 @@ impl NotificationDelivery {
                     let attempts = shared.lanes.load(Ordering::Acquire);
                     tracing::info!(attempts, "unanswered notifications are cut off; durable ones are sent again");
                 }
-                shared.reports.flush(&shared.views).await;
+                let Flushed { refused, .. } = shared.reports.flush(&shared.views).await;
+                if refused > 0 {
+                    tracing::warn!(refused, "what became of notifications is not stored; counters fall behind");
+                }
             });
             runtime.shutdown_background();
         });

@@ -67,7 +67,7 @@ impl Reports {
                 answers.push((views.submit(owner, SubscriptionCommand::Settled(reports.clone())), reports));
             }
         }
-        let mut flushed = Flushed::default();
+        let (mut flushed, mut refused) = (Flushed::default(), Vec::new());
         for (answer, reports) in answers {
             let stored = match answer {
                 Ok(answer) => answer.await.unwrap_or(Err(millstream_view::Error::Stopped)),
@@ -76,28 +76,28 @@ impl Reports {
             match stored {
                 Ok(_) => flushed.stored += reports.len(),
                 Err(error) if error.is_full() => {
-                    flushed.refused += reports.len();
-                    self.wait(&reports);
+                    refused.extend_from_slice(&reports);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "what became of notifications is not stored; counters fall behind");
                 }
             }
         }
+        flushed.refused = refused.len();
+        self.wait(refused);
         flushed
     }
 
     /// Keeps refused reports for the next time, in front of what has come meanwhile.
-    fn wait(&self, refused: &[DeliveryReport]) {
+    fn wait(&self, mut refused: Vec<DeliveryReport>) {
         let mut waiting = self.waiting.lock();
         let room = WAITING_MAX.saturating_sub(waiting.len());
         let given_up = refused.len().saturating_sub(room);
         if given_up > 0 {
             tracing::warn!(given_up, "what became of notifications cannot be stored for long; counters fall behind");
         }
-        for report in refused[given_up..].iter().rev() {
-            waiting.push_front(report.clone());
-        }
+        refused.drain(..given_up);
+        refused.into_iter().rev().for_each(|report| waiting.push_front(report));
     }
 }
 
