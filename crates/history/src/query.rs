@@ -144,7 +144,7 @@ pub(crate) enum ResultForm {
     Aggregated { methods: Vec<AggregateMethod>, periods: Periods },
 }
 
-/// Which points of each attribute are read.
+/// The points of each attribute that are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PointExtent {
     /// As many as an answer may have, the oldest first.

@@ -46,9 +46,9 @@ enum SeriesCollector {
 }
 
 impl SnapshotReader<'_> {
-    /// Returns the same reader, which bounds an answer by its bytes alone.
-    pub(crate) fn without_point_limit(&self) -> Self {
-        Self { limits: ReadLimits { page_max_points: usize::MAX, ..self.limits }, ..*self }
+    /// Returns the same reader with another limit of points; `usize::MAX` bounds an answer by its bytes alone.
+    pub(crate) fn with_point_limit(&self, page_max_points: usize) -> Self {
+        Self { limits: ReadLimits { page_max_points, ..self.limits }, ..*self }
     }
 
     /// Reports a file failure to the operator and converts it for the client.
@@ -148,7 +148,8 @@ impl SnapshotReader<'_> {
             .remedy("ask for longer periods, a shorter time, or fewer entities and attributes"))
     }
 
-    fn check_bytes(&self, bytes: usize, memory: &mut AnswerMemory) -> Result<(), Problem> {
+    /// Refuses an answer of more bytes than allowed, and has the budget cover those of any other.
+    pub(crate) fn check_bytes(&self, bytes: usize, memory: &mut AnswerMemory) -> Result<(), Problem> {
         let limit = self.limits.page_max_bytes;
         if bytes > limit {
             return Err(too_large(format!("the answer would take {bytes} bytes"))

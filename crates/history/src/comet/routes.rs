@@ -175,7 +175,7 @@ fn answer(
     mut memory: AnswerMemory,
 ) -> Result<Response, Problem> {
     let entities: Vec<EntityRef> = the_entity(reader, &query.series)?.into_iter().collect();
-    let reader_of_points = reader.without_point_limit();
+    let reader_of_points = reader.with_point_limit(usize::MAX);
     let attribute = &query.named.attribute;
     let is_csv = matches!(query.form, ValueForm::Values { is_csv: true, .. });
     let text = match query.form {

@@ -19,6 +19,7 @@ use super::request::{RowParameters, RowQuery, RowScope, paths_below};
 use super::rows::{EntityRows, choose, rows};
 use crate::catalog_record::Erasure;
 use crate::error::too_large;
+use crate::page::TemporalResult;
 use crate::query::{EntityPage, EntityRef, PointExtent, ResultForm};
 use crate::read::SnapshotReader;
 use crate::request::{AttributePath, DeleteParameters};
@@ -275,7 +276,7 @@ async fn list_entities(
         let RowQuery { series, page, .. } = &query;
         let page = EntityPage { offset: page.offset, limit: page.limit, counts: false };
         let (entities, _) = reader.entities(&series.selection, &series.window, page)?;
-        let found = reader.without_point_limit().read(&entities, series, &mut memory)?;
+        let found = reader.with_point_limit(usize::MAX).read(&entities, series, &mut memory)?;
         let last = rows(entities.len(), found, None).into_iter().map(|rows| rows.times().max());
         let listed: Vec<(EntityRef, i64)> =
             entities.into_iter().zip(last).filter_map(|(entity, ms)| ms.map(|ms| (entity, ms))).collect();
@@ -290,18 +291,13 @@ async fn list_entities(
 
 fn answer(reader: &SnapshotReader<'_>, query: &RowQuery, mut memory: AnswerMemory) -> Result<Response, Problem> {
     let entities = entities(reader, query)?;
-    let found = match query.method {
-        Some(_) => reader.read(&entities, &query.series, &mut memory)?,
-        None => reader.without_point_limit().read(&entities, &query.series, &mut memory)?,
-    };
-    let mut all = rows(entities.len(), found, query.method);
-    let rows_bytes = all.iter().map(EntityRows::size_bytes).sum();
-    memory.cover(rows_bytes)?;
-    let mut of_kind = &mut all[..];
-    for siblings in entities.chunk_by(|one, next| one.kind == next.kind) {
-        let (rows, rest) = of_kind.split_at_mut(siblings.len());
-        choose(rows, query.page, query.method.is_some());
-        of_kind = rest;
+    let (mut all, mut rows_bytes) = (Vec::new(), 0);
+    for of_kind in entities.chunk_by(|one, next| one.kind == next.kind) {
+        let mut read = read_rows(reader, of_kind, query, &mut memory)?;
+        rows_bytes += read.iter().map(EntityRows::size_bytes).sum::<usize>();
+        reader.check_bytes(rows_bytes, &mut memory)?;
+        choose(&mut read, query.page, query.method.is_some());
+        all.append(&mut read);
     }
     let found: Vec<(EntityRef, EntityRows)> =
         entities.into_iter().zip(all).filter(|(_, rows)| !rows.is_empty()).collect();
@@ -310,6 +306,40 @@ fn answer(reader: &SnapshotReader<'_>, query: &RowQuery, mut memory: AnswerMemor
     }
     let text = render(&found, rows_bytes, query, &mut memory)?;
     Ok(response(text, memory))
+}
+
+/// Reads the rows of entities of one type, at least those up to the end of the page. Rows by time need few points of each entity
+/// where there are many, so it begins with few, and reads more until the rows are enough.
+fn read_rows(
+    reader: &SnapshotReader<'_>,
+    entities: &[EntityRef],
+    query: &RowQuery,
+    memory: &mut AnswerMemory,
+) -> Result<Vec<EntityRows>, Problem> {
+    /// Points of an entity at one time, of different attributes, for which there is room at first.
+    const OF_ONE_TIME: usize = 16;
+    if query.method.is_some() {
+        return Ok(rows(entities.len(), reader.read(entities, &query.series, memory)?, query.method));
+    }
+    let wanted = query.page.offset.saturating_add(query.page.limit);
+    let mut points_max = wanted.saturating_mul(2).saturating_add(entities.len().saturating_mul(OF_ONE_TIME));
+    loop {
+        let found = match reader.with_point_limit(points_max).read(entities, &query.series, memory) {
+            Ok(found) => found,
+            // More points than that have one time, or the answer is too large however few they are.
+            Err(problem) if problem.reason() == Reason::Code(ErrorCode::TooLarge) && points_max < usize::MAX => {
+                points_max = usize::MAX;
+                continue;
+            }
+            Err(problem) => return Err(problem),
+        };
+        let is_cut = matches!(&found, TemporalResult::Points(points) if points.cut.is_some());
+        let read = rows(entities.len(), found, None);
+        if !is_cut || read.iter().map(EntityRows::len).sum::<usize>() >= wanted {
+            return Ok(read);
+        }
+        points_max = points_max.saturating_mul(4);
+    }
 }
 
 /// Returns the entities that a query selects by type, those of a type in the order of the asked ids.

@@ -51,6 +51,12 @@ impl EntityRows {
         self.series.keys().map(String::as_str)
     }
 
+    /// Returns the number of rows, also of those beside the page.
+    pub(crate) fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// True if no row is on the page.
     pub(crate) fn is_empty(&self) -> bool {
         self.page.is_empty()
     }

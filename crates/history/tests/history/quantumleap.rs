@@ -188,7 +188,7 @@ async fn refusals(served: &Served) {
     }
 }
 
-/// Where an attribute was deleted is no row; values of one moment are rows of their own.
+/// A deletion is no row; values of one moment are rows of their own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deletions_are_no_rows() {
     let dir = tempfile::tempdir().unwrap();
@@ -240,6 +240,50 @@ async fn pages_of_rows_are_complete() {
     }
     let refused = served.ask("GET /quantumleap/v2/types/Room?aggrMethod=avg&aggrPeriod=second").await;
     assert_eq!((refused.status, &refused.json()["error"]), (413, &json!("Payload Too Large")));
+    served.stop().await;
+    world.close();
+}
+
+/// The first and last rows of a type are read where all of them would be too large, of one attribute and of several.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_many_entities_are_read_where_all_of_them_would_be_too_large() {
+    const ROOMS: i64 = 20;
+    const MINUTES: i64 = 120;
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::open(dir.path(), &HistoryConfig { page_max_bytes: 200_000, page_max_points: 100, ..quiet() });
+    for minute in 0..MINUTES {
+        for room in 0..ROOMS {
+            for attribute in ["t", "u"] {
+                let value = minute.to_string();
+                world.measure(&format!("room{room:02}"), attribute, &value, NEW_YEAR_MS + minute * 60_000 + room);
+            }
+        }
+        if minute == MINUTES / 2 {
+            world.flush();
+        }
+    }
+    let served = world.serve().await;
+    assert_eq!(served.ask("GET /ngsi-ld/v1/temporal/entities?limit=20").await.status, 206);
+    for attrs in ["", "&attrs=t"] {
+        for (query, first) in
+            [("limit=100", 0), ("limit=100&offset=100", 5), ("lastN=100", 115), ("lastN=100&offset=100", 110)]
+        {
+            let found = get(&served, &format!("/types/Room/value?{query}{attrs}")).await;
+            for entity in found["values"].as_array().unwrap() {
+                let expected: Vec<i64> = (first..first + 5).collect();
+                for attribute in entity["attributes"].as_array().unwrap() {
+                    assert_eq!(attribute["values"], json!(expected), "{query}{attrs}: {entity}");
+                }
+            }
+            assert_eq!(found["values"].as_array().unwrap().len(), ROOMS as usize, "{query}{attrs}");
+        }
+    }
+    // More attributes at one time than there is room for at first.
+    for number in 0..60 {
+        world.change(("default", "Wide", "wide"), &format!("a{number}"), "1", NEW_YEAR_MS);
+    }
+    let wide = get(&served, "/types/Wide/value?limit=1").await;
+    assert_eq!(wide["values"][0]["attributes"].as_array().unwrap().len(), 60);
     served.stop().await;
     world.close();
 }
