@@ -9,10 +9,14 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::{ColumnPath, TypePtr};
 
-/// Rows per row group; a writer buffers one group.
+/// Most rows per row group, and their texts in bytes; a writer buffers one group.
 pub(crate) const GROUP_ROWS: usize = 128 << 10;
+pub(crate) const GROUP_BYTES: usize = 32 << 20;
 /// Most rows per page, which is the unit of reading.
 pub(crate) const PAGE_ROWS: usize = 4 << 10;
+/// Most pages of values and of metadata that are read at once. A page ends with the value by which it exceeds 1 MiB, so these
+/// take a few megabytes whatever a value weighs.
+pub(crate) const STEP_PAGES: usize = 4;
 
 /// The columns. Rows are sorted by entity, path, attribute, time of observation and source offset.
 const SCHEMA: &str = "
@@ -102,6 +106,11 @@ pub(crate) struct PointRow {
 }
 
 impl PointRow {
+    /// Returns the bytes of its texts that differ from row to row.
+    pub(crate) fn text_bytes(&self) -> usize {
+        self.value.len() + self.metadata.as_ref().map_or(0, ByteArray::len)
+    }
+
     pub(crate) fn order(&self) -> (&[u8], &[u8], &[u8], i64, i64) {
         (self.id.data(), self.path.data(), self.attribute.data(), self.observed, self.offset)
     }

@@ -21,8 +21,9 @@ use crate::block_checksums::VerifiedFile;
 use crate::catalog_record::FileRecord;
 use crate::columns::{
     ATTRIBUTE, ID, KIND, METADATA, MODIFIED, NUMBER, OBSERVED, OFFSET, PAGE_ROWS, PATH, PointColumns, SCHEMA_TYPE,
-    VALUE,
+    STEP_PAGES, VALUE,
 };
+use crate::top_n::TimeEnd;
 
 pub(crate) struct OpenFile {
     path: PathBuf,
@@ -89,10 +90,14 @@ impl OpenFile {
             return Ok(());
         }
         (0..self.groups()).try_for_each(|group| {
-            (0..self.group_rows(group)).step_by(PAGE_ROWS).try_for_each(|start| {
-                let end = self.group_rows(group).min(start + PAGE_ROWS);
-                self.read(&RowRange { group, rows: start..end }).map(drop)
-            })
+            let mut rest = 0..self.group_rows(group);
+            while !rest.is_empty() {
+                let rows = rest.start..rest.end.min(rest.start + PAGE_ROWS);
+                let rows = self.step(RowRange { group, rows }, TimeEnd::First)?;
+                self.read(&rows)?;
+                rest.start = rows.rows.end;
+            }
+            Ok(())
         })
     }
 
@@ -145,6 +150,26 @@ impl OpenFile {
             rest.start = end;
         }
         Ok(false)
+    }
+
+    /// Narrows `rows` to those nearest to `end` that can be read at once: [`STEP_PAGES`] pages of values and of metadata.
+    pub(crate) fn step(&self, rows: RowRange, end: TimeEnd) -> Result<RowRange, Error> {
+        let RowRange { group, mut rows } = rows;
+        for column in [VALUE, METADATA] {
+            let pages = self.page_starts(group, column)?;
+            let page_of = |row: usize| pages.partition_point(|first| *first <= row).saturating_sub(1);
+            match end {
+                TimeEnd::First => {
+                    let next = pages.get(page_of(rows.start) + STEP_PAGES);
+                    rows.end = next.map_or(rows.end, |next| rows.end.min(*next));
+                }
+                TimeEnd::Last => {
+                    let first = (page_of(rows.end.saturating_sub(1)) + 1).saturating_sub(STEP_PAGES);
+                    rows.start = pages.get(first).map_or(rows.start, |first| rows.start.max(*first));
+                }
+            }
+        }
+        Ok(RowRange { group, rows })
     }
 
     /// Reads all columns of the rows.
@@ -406,5 +431,97 @@ impl Read for RangeReader {
         let read = self.file.read_at(into, self.at)?;
         self.at += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+
+    use millstream_log::SystemFiles;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::columns::{GROUP_BYTES, PointRow};
+    use crate::file_period::FilePeriod;
+    use crate::file_writer::FileWriter;
+
+    /// Writes one series whose values and metadata have these sizes in KiB.
+    fn written(directory: &Path, sizes_kib: &[(usize, usize)]) -> OpenFile {
+        let (files, path): (Arc<dyn Files>, _) = (Arc::new(SystemFiles), directory.join("day/1.parquet"));
+        let mut writer = FileWriter::create(&files, directory, &path).unwrap();
+        for (at, (value, metadata)) in sizes_kib.iter().enumerate() {
+            let text = |kib: usize| ByteArray::from(format!("{at}{}", "x".repeat(kib << 10)).into_bytes());
+            let row = PointRow {
+                id: "e".into(),
+                path: "/".into(),
+                attribute: "a".into(),
+                kind: "Text".into(),
+                observed: at as i64,
+                modified: at as i64,
+                value: text(*value),
+                number: None,
+                metadata: (*metadata > 0).then(|| text(*metadata)),
+                offset: at as i64,
+            };
+            writer.push(row).unwrap();
+        }
+        let place = ("acme".to_owned(), "Room".to_owned(), FilePeriod::of(crate::file_period::Span::Day, 0));
+        let record = FileRecord::new(place, 1, writer.finish().unwrap(), 0);
+        OpenFile::open(&SystemFiles, &path, &record).unwrap()
+    }
+
+    /// Returns the offsets of all rows of a group and the most text bytes that one step read.
+    fn stepped(open: &OpenFile, group: usize, end: TimeEnd) -> (VecDeque<i64>, usize) {
+        let (mut rest, mut offsets, mut most) = (0..open.group_rows(group), VecDeque::new(), 0);
+        while !rest.is_empty() {
+            let step = open.step(RowRange { group, rows: rest.clone() }, end).unwrap();
+            let columns = open.read_points(&step, Projection::All).unwrap();
+            let metadata = columns.metadata.iter().flatten().map(ByteArray::len).sum::<usize>();
+            most = most.max(columns.value.iter().map(ByteArray::len).sum::<usize>() + metadata);
+            match end {
+                TimeEnd::First => {
+                    assert_eq!(step.rows.start, rest.start);
+                    offsets.extend(columns.offset);
+                    rest.start = step.rows.end;
+                }
+                TimeEnd::Last => {
+                    assert_eq!(step.rows.end, rest.end);
+                    columns.offset.iter().rev().for_each(|offset| offsets.push_front(*offset));
+                    rest.end = step.rows.start;
+                }
+            }
+        }
+        (offsets, most)
+    }
+
+    #[test]
+    fn large_values_are_written_and_read_in_steps_of_a_few_megabytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let sizes: Vec<(usize, usize)> = (0..150).map(|at| if at % 2 == 0 { (1024, 0) } else { (1, 700) }).collect();
+        let open = written(directory.path(), &sizes);
+        let written_bytes: usize = sizes.iter().map(|(value, metadata)| (value + metadata) << 10).sum();
+        assert!(open.groups() >= written_bytes / (GROUP_BYTES + (1 << 20)), "{} row groups", open.groups());
+        for end in [TimeEnd::First, TimeEnd::Last] {
+            let (offsets, bytes): (Vec<_>, Vec<_>) = (0..open.groups()).map(|group| stepped(&open, group, end)).unzip();
+            assert_eq!(offsets.into_iter().flatten().collect::<Vec<_>>(), (0..150).collect::<Vec<_>>());
+            let most = bytes.into_iter().max().unwrap();
+            assert!((4 << 20..12 << 20).contains(&most), "{most} bytes");
+        }
+        open.verify().unwrap();
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        #[test]
+        fn steps_read_every_row_once(sizes in prop::collection::vec((0..900_usize, 0..900_usize), 1..60)) {
+            let directory = tempfile::tempdir().unwrap();
+            let open = written(directory.path(), &sizes);
+            for end in [TimeEnd::First, TimeEnd::Last] {
+                let all = (0..open.groups()).flat_map(|group| stepped(&open, group, end).0);
+                prop_assert_eq!(all.collect::<Vec<_>>(), (0..sizes.len() as i64).collect::<Vec<_>>());
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 
 use crate::Error;
 use crate::block_checksums::BlockChecksums;
-use crate::columns::{GROUP_ROWS, PROPERTIES, PointColumns, PointRow, SCHEMA_TYPE};
+use crate::columns::{GROUP_BYTES, GROUP_ROWS, PROPERTIES, PointColumns, PointRow, SCHEMA_TYPE};
 use crate::layout::part_path;
 
 /// Most names of a column that the catalog keeps for a file, and their bytes.
@@ -27,6 +27,7 @@ pub(crate) struct FileWriter {
     file: Arc<dyn File>,
     parquet: SerializedFileWriter<AppendWriter>,
     group: PointColumns,
+    group_bytes: usize,
     written: FileSummary,
     paths: NameSet,
     attributes: NameSet,
@@ -84,6 +85,7 @@ impl FileWriter {
             file,
             parquet,
             group,
+            group_bytes: 0,
             written,
             paths: NameSet::default(),
             attributes: NameSet::default(),
@@ -102,11 +104,14 @@ impl FileWriter {
         }
         self.paths.add(&row.path);
         self.attributes.add(&row.attribute);
+        self.group_bytes += row.text_bytes();
         self.group.push(row);
-        if self.group.len() >= GROUP_ROWS { self.end_group() } else { Ok(()) }
+        let is_full = self.group.len() >= GROUP_ROWS || self.group_bytes >= GROUP_BYTES;
+        if is_full { self.end_group() } else { Ok(()) }
     }
 
     fn end_group(&mut self) -> Result<(), Error> {
+        self.group_bytes = 0;
         let group = std::mem::take(&mut self.group);
         if let Some(last) = group.id.last() {
             self.written.ids.1 = text(last);

@@ -14,8 +14,9 @@ use crate::file_reader::{OpenFile, RowRange};
 use crate::file_table::DataFile;
 use crate::file_writer::FileWriter;
 use crate::sampling_plan::SamplingPlan;
+use crate::top_n::TimeEnd;
 
-/// Number of rows that are buffered per file.
+/// Most rows that are buffered per file.
 const READ_ROWS: usize = 8 << 10;
 /// Number of files per merge; a merge of one size class gives a file of the next.
 pub(crate) const FAN_IN: usize = 8;
@@ -163,10 +164,12 @@ impl MergeInput {
                 }
             } else if self.group < self.open.groups() {
                 let end = (self.next + READ_ROWS).min(self.open.group_rows(self.group));
-                self.chunk = self.open.read(&RowRange { group: self.group, rows: self.next..end })?;
+                let rows = RowRange { group: self.group, rows: self.next..end };
+                let rows = self.open.step(rows, TimeEnd::First)?;
+                self.chunk = self.open.read(&rows)?;
                 self.at = 0;
-                self.next = end;
-                if end == self.open.group_rows(self.group) {
+                self.next = rows.rows.end;
+                if self.next == self.open.group_rows(self.group) {
                     (self.group, self.next) = (self.group + 1, 0);
                 }
             } else {

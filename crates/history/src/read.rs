@@ -213,6 +213,11 @@ impl SnapshotReader<'_> {
         if is_by_observation && (window.from_ms, window.to_ms) != (i64::MIN, i64::MAX) {
             rest = open.observed_between(&run.rows, window.from_ms, window.to_ms).map_err(failed)?;
         }
+        if rest.is_empty() {
+            return Ok(());
+        }
+        // Aggregates of numbers need no values, except that a point without a number may be a deletion, which is not counted.
+        let mut reads_values = into.periods(&run.attribute).is_none_or(|aggregates| aggregates.counts_distinct());
         while !rest.is_empty() {
             let rows = match into {
                 SeriesCollector::Points { end: TimeEnd::Last, .. } => (rest.end - 1) / PAGE_ROWS * PAGE_ROWS..rest.end,
@@ -220,8 +225,10 @@ impl SnapshotReader<'_> {
                 SeriesCollector::Periods { .. } => rest.start..rest.start + AGGREGATED_ROWS,
             };
             let rows = rows.start.max(rest.start)..rows.end.min(rest.end);
-            rest = if rows.end == rest.end { rest.start..rows.start } else { rows.end..rest.end };
-            let rows = RowRange { group: run.rows.group, rows };
+            let mut rows = RowRange { group: run.rows.group, rows };
+            if reads_values {
+                rows = open.step(rows, into.end()).map_err(failed)?;
+            }
             if let Some(top_n) = into.points(&run.attribute) {
                 let columns = open.read_points(&rows, Projection::All).map_err(failed)?;
                 let is_last_of_use = offer_rows(&columns, query, top_n);
@@ -230,18 +237,16 @@ impl SnapshotReader<'_> {
                     break;
                 }
             } else if let Some(aggregates) = into.periods(&run.attribute) {
-                let projection = if aggregates.counts_distinct() { Projection::Values } else { Projection::Numbers };
-                let mut columns = open.read_points(&rows, projection).map_err(failed)?;
-                // Points without a number may be deletions, which are not counted, so the values are needed.
-                if projection == Projection::Numbers
-                    && aggregates.counts()
-                    && columns.number.iter().any(Option::is_none)
-                {
-                    columns = open.read_points(&rows, Projection::Values).map_err(failed)?;
+                let projection = if reads_values { Projection::Values } else { Projection::Numbers };
+                let columns = open.read_points(&rows, projection).map_err(failed)?;
+                if !reads_values && aggregates.counts() && columns.number.iter().any(Option::is_none) {
+                    reads_values = true;
+                    continue;
                 }
                 aggregate_rows(&columns, window, aggregates);
                 check(into.size_bytes())?;
             }
+            rest = if rows.rows.end == rest.end { rest.start..rows.rows.start } else { rows.rows.end..rest.end };
         }
         Ok(())
     }
