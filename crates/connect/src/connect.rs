@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
 use millstream_net::LoginThrottle;
@@ -26,6 +27,7 @@ use crate::presence::Presence;
 use crate::provisioning::Provisioning;
 use crate::registry::{ExtRules, Registry};
 use crate::streams::Streams;
+use crate::uplink::{Patience, Uplink};
 use crate::usage::Ledger;
 use crate::{ConnectConfig, Error};
 
@@ -127,23 +129,26 @@ impl Connect {
         };
         let logins = DeviceLogins::new(logins, metrics);
         let totals = Arc::new(Totals::default());
-        let ingest = Ingest {
-            adapter: crate::adapter::HTTP_ADAPTER,
-            registry: registry.clone(),
-            commands: commands.clone(),
-            totals: totals.clone(),
-            ttd_max_s: config.http.ttd_max_s,
-        };
-        let adapter = Arc::new(HttpAdapter {
-            registry: registry.clone(),
-            ingest,
+        let uplink = |ingest, meters, timeout_ms, setting| Uplink {
+            ingest: Arc::new(ingest),
             streams: streams.clone(),
             commands: commands.clone(),
             provisioning: provisioning.clone(),
             meters,
-            totals: totals.clone(),
             wall: ground.wall.clone(),
             monotonic: monotonic.clone(),
+            patience: Patience { limit: Duration::from_millis(timeout_ms), setting },
+        };
+        let ingest = |adapter, ttd_max_s| Ingest {
+            adapter,
+            registry: registry.clone(),
+            commands: commands.clone(),
+            totals: totals.clone(),
+            ttd_max_s,
+        };
+        let ingest_http = ingest(HTTP_ADAPTER, config.http.ttd_max_s);
+        let adapter = Arc::new(HttpAdapter {
+            uplink: uplink(ingest_http, meters, config.http.send_timeout_ms, "connect.http.send_timeout_ms"),
             origins: origins("connect.http.cors_allowed_origin", &config.http.cors_allowed_origin)?,
             config: config.http.clone(),
         });
@@ -172,14 +177,13 @@ impl Connect {
             connections,
             registry: registry.clone(),
             logins: logins.clone(),
-            provisioning: provisioning.clone(),
-            streams: streams.clone(),
-            commands: commands.clone(),
+            uplink: Arc::new(uplink(
+                ingest(mqtt::ADAPTER, 0),
+                Arc::new(AdapterMetrics::new(metrics, mqtt::ADAPTER)),
+                config.mqtt.send_timeout_ms,
+                "connect.mqtt.send_timeout_ms",
+            )),
             presence,
-            meters: Arc::new(AdapterMetrics::new(metrics, mqtt::ADAPTER)),
-            totals,
-            wall: ground.wall.clone(),
-            monotonic,
             config: config.mqtt.clone(),
             log: ground.log.clone(),
             store: SessionStore::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
@@ -247,7 +251,7 @@ impl Connect {
     /// Current figures of the plane.
     pub fn stats(&self) -> ConnectStats {
         let (tenants, devices) = self.registry.counts();
-        let totals = &self.adapter.totals;
+        let totals = &self.adapter.uplink.ingest.totals;
         ConnectStats {
             accepted: totals.accept_latency.counts().total(),
             rejected: totals.rejected.load(Ordering::Relaxed),

@@ -16,30 +16,16 @@ use std::time::Duration;
 
 use axum::http::HeaderValue;
 use millstream_http::{Access, Content, Cors, Limits, Origins, Route, RouteDraft, Routes};
-use millstream_types::{MonotonicClock, WallClock};
 use send::PathForm;
 
 pub use config::HttpAdapterConfig;
 
-use crate::commands::Commands;
-use crate::ingest::Ingest;
-use crate::metrics::{AdapterMetrics, Totals};
-use crate::provisioning::Provisioning;
-use crate::registry::Registry;
 use crate::stream::Stream;
-use crate::streams::Streams;
+use crate::uplink::Uplink;
 
 /// The shared state of the handlers.
 pub(crate) struct HttpAdapter {
-    pub(crate) registry: Registry,
-    pub(crate) ingest: Ingest,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) commands: Arc<Commands>,
-    pub(crate) provisioning: Arc<Provisioning>,
-    pub(crate) meters: Arc<AdapterMetrics>,
-    pub(crate) totals: Arc<Totals>,
-    pub(crate) wall: Arc<dyn WallClock>,
-    pub(crate) monotonic: Arc<dyn MonotonicClock>,
+    pub(crate) uplink: Uplink,
     pub(crate) origins: Origins,
     pub(crate) config: HttpAdapterConfig,
 }

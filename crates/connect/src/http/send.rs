@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use millstream_http::{Answer, MoreTime, Problem, Request, Unread};
-use millstream_log::{Appended, Error};
+use millstream_log::Appended;
 use millstream_types::Principal;
 use tokio::time::timeout;
 
@@ -23,11 +23,11 @@ use super::wait::Waiting;
 use crate::commands;
 use crate::ingest::level_of;
 use crate::metrics::{ProcessingOutcome, TenantMetrics, TtdStatus};
-use crate::refusal::{not_accepted_in_time, not_taken, unknown_tenant};
+use crate::refusal::not_taken;
 use crate::sender::DeviceAddress;
 use crate::stream::Stream;
 use crate::streams::TenantStreams;
-use crate::usage::Moment;
+use crate::uplink::Unsent;
 
 /// The form in which the path of a route names the device.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +102,7 @@ struct CommandReply {
 impl HttpAdapter {
     /// Takes a message, counts it and answers its sender, with a command if the sender waits for one.
     pub(super) fn take(self: &Arc<Self>, stream: Stream, form: PathForm, request: &Request<'_>) -> Answer {
-        let started = self.monotonic.now().saturating_sub(request.body_wait());
+        let started = self.uplink.monotonic.now().saturating_sub(request.body_wait());
         match self.try_take(stream, form, request, started) {
             Ok(answer) => answer,
             Err(unread) => unread.into(),
@@ -126,23 +126,22 @@ impl HttpAdapter {
         };
         let message = HttpMessage::read(stream, request_id.as_deref(), request).inspect_err(|unread| {
             if let Unread::Refused(_) = unread {
-                self.totals.rejected.fetch_add(1, Ordering::Relaxed);
+                self.uplink.ingest.totals.rejected.fetch_add(1, Ordering::Relaxed);
             }
         })?;
         let figures = Figures { delivery: message.delivery, payload_bytes: message.payload.len(), started };
-        if let Some(streams) = self.streams.known(&caller.tenant) {
+        if let Some(streams) = self.uplink.streams.known(&caller.tenant) {
             match self.offer(&message, named.target(), caller, &streams) {
-                // The topic was deleted after it was resolved.
-                Ok(Err(Error::UnknownTopic { .. })) => self.streams.forget(&caller.tenant),
-                Ok(Ok(Offered { verdict: None, waiting: None })) => {
+                Err(Unsent::TopicGone(_)) => {}
+                Ok(Offered { verdict: None, waiting: None }) => {
                     return Ok(self.accepted(&streams, figures).into());
                 }
-                Ok(Ok(Offered { verdict: Some(verdict), waiting: None })) if message.reply.is_none() => {
-                    let due = request.started().checked_add(self.patience());
+                Ok(Offered { verdict: Some(verdict), waiting: None }) if message.reply.is_none() => {
+                    let due = request.started().checked_add(self.uplink.patience.limit);
                     let (adapter, caller) = (self.clone(), caller.clone());
                     return Ok(Answer::Later(Box::pin(Sending { verdict, adapter, streams, caller, figures, due })));
                 }
-                Ok(Ok(offered)) => {
+                Ok(offered) => {
                     let payload = if message.reply.is_some() { request.body_to_keep()? } else { Bytes::new() };
                     let reply = command_reply(&message, named.target(), caller, payload);
                     let (adapter, caller, more_time) = (self.clone(), caller.clone(), request.more_time());
@@ -150,10 +149,9 @@ impl HttpAdapter {
                         adapter.finish(Ok((streams, offered)), reply, &caller, &more_time, figures).await
                     }));
                 }
-                Ok(Err(error)) => return Ok(self.refused(caller, not_taken(&error), figures).into()),
                 // A gateway registers the device by its message.
-                Err(_) if self.ingest.to_provision(named.target(), caller).is_some() => {}
-                Err(problem) => return Ok(self.refused(caller, problem, figures).into()),
+                Err(Unsent::Refused(_)) if self.uplink.ingest.to_provision(named.target(), caller).is_some() => {}
+                Err(Unsent::Refused(problem)) => return Ok(self.refused(caller, problem, figures).into()),
             }
         }
         let (message, named) = (message.to_owned(request.body_to_keep()?), named.into_owned());
@@ -169,16 +167,22 @@ impl HttpAdapter {
     /// Counts a message that the log has, and answers its sender.
     pub(super) fn accepted(&self, streams: &TenantStreams, figures: Figures) -> Response {
         let Figures { delivery, payload_bytes, started } = figures;
-        let took = self.monotonic.now().saturating_sub(started);
-        self.ingest.count_accepted(&streams.meter, delivery, payload_bytes, took);
+        let took = self.uplink.monotonic.now().saturating_sub(started);
+        self.uplink.ingest.count_accepted(&streams.meter, delivery, payload_bytes, took);
         StatusCode::ACCEPTED.into_response()
     }
 
     /// Counts a message that is refused, and answers its sender.
     pub(super) fn refused(&self, caller: &Principal, problem: Problem, figures: Figures) -> Response {
         let Figures { delivery, payload_bytes, started } = figures;
-        let took = self.monotonic.now().saturating_sub(started);
-        self.ingest.count_refused(&self.meters.of(&caller.tenant), delivery, &problem, payload_bytes, took);
+        let took = self.uplink.monotonic.now().saturating_sub(started);
+        self.uplink.ingest.count_refused(
+            &self.uplink.meters.of(&caller.tenant),
+            delivery,
+            &problem,
+            payload_bytes,
+            took,
+        );
         problem.into_response()
     }
 
@@ -201,11 +205,11 @@ impl HttpAdapter {
             Err(problem) => return self.refused(caller, problem, figures),
         };
         if let Some(CommandReply { correlation_id, response }) = reply {
-            self.commands.responded(&caller.tenant, &correlation_id, response);
+            self.uplink.commands.responded(&caller.tenant, &correlation_id, response);
         }
         let Some(waiting) = waiting else { return self.accepted(&streams, figures) };
-        let took = self.monotonic.now().saturating_sub(figures.started);
-        self.totals.accept_latency.record(took);
+        let took = self.uplink.monotonic.now().saturating_sub(figures.started);
+        self.uplink.ingest.totals.accept_latency.record(took);
         let mut accepted = Accepted { meter: &streams.meter, waited: TtdStatus::Expired, figures, took };
         let delivered = waiting.command(more_time).await;
         let answer = delivered.and_then(|command| self.command_answer(command, &caller.name, &streams.meter));
@@ -217,18 +221,8 @@ impl HttpAdapter {
     /// Waits for the log's reply, if there is one to come.
     async fn judged(&self, verdict: Option<millstream_log::Reply<Appended>>) -> Result<(), Problem> {
         let Some(verdict) = verdict else { return Ok(()) };
-        let judged = timeout(self.patience(), verdict).await.map_err(|_| self.not_in_time())?;
+        let judged = timeout(self.uplink.patience.limit, verdict).await.map_err(|_| self.uplink.not_in_time())?;
         judged.map(drop).map_err(|error| not_taken(&error))
-    }
-
-    /// The refusal of a message that the log does not take in time.
-    pub(super) fn not_in_time(&self) -> Problem {
-        not_accepted_in_time("connect.http.send_timeout_ms", self.patience())
-    }
-
-    /// Longest wait for the log's reply.
-    fn patience(&self) -> Duration {
-        Duration::from_millis(self.config.send_timeout_ms)
     }
 
     /// Resolves the tenant's topics and hands the message to its partition. Registers a device that its gateway may register.
@@ -238,27 +232,14 @@ impl HttpAdapter {
         target: DeviceAddress<'_>,
         caller: &Principal,
     ) -> Result<(Arc<TenantStreams>, Offered), Problem> {
-        if let Some(device) = self.ingest.to_provision(target, caller) {
-            self.provisioning.edge_device(&caller.tenant, &caller.name, device).await?;
+        self.uplink.provision(target, caller).await?;
+        let mut streams = self.uplink.resolve(target, caller).await?;
+        let mut offered = self.offer(message, target, caller, &streams);
+        if let Err(Unsent::TopicGone(_)) = offered {
+            streams = self.uplink.resolve(target, caller).await?;
+            offered = self.offer(message, target, caller, &streams);
         }
-        let mut streams = self.resolve(target, caller).await?;
-        let mut offered = self.offer(message, target, caller, &streams)?;
-        if let Err(Error::UnknownTopic { .. }) = offered {
-            self.streams.forget(&caller.tenant);
-            streams = self.resolve(target, caller).await?;
-            offered = self.offer(message, target, caller, &streams)?;
-        }
-        offered.map(|offered| (streams, offered)).map_err(|error| not_taken(&error))
-    }
-
-    /// Resolves the tenant's topics; it creates them only for a message that the caller may send.
-    async fn resolve(&self, target: DeviceAddress<'_>, caller: &Principal) -> Result<Arc<TenantStreams>, Problem> {
-        {
-            let snapshot = self.registry.snapshot(&caller.tenant);
-            let known = snapshot.state.tenant(&caller.tenant).ok_or_else(|| unknown_tenant(&caller.tenant))?;
-            self.ingest.sender(known, target, caller)?;
-        }
-        self.streams.of(&caller.tenant).await.map_err(|error| not_taken(&error))
+        Ok((streams, offered?))
     }
 
     /// Has the message admitted and hands it to its partition.
@@ -268,14 +249,13 @@ impl HttpAdapter {
         target: DeviceAddress<'_>,
         caller: &Principal,
         streams: &TenantStreams,
-    ) -> Result<Result<Offered, Error>, Problem> {
+    ) -> Result<Offered, Unsent> {
         let mut digits = itoa::Buffer::new();
         let reply = message.reply.as_ref().map(|(request_id, status)| (request_id, digits.format(*status)));
         let envelope = message.envelope(caller, target, reply);
-        let now = Moment { wall_ms: self.wall.now_ms(), monotonic: self.monotonic.now() };
-        self.ingest.offer(&envelope, std::slice::from_ref(message), streams, now, |admitted| {
+        self.uplink.offer(&envelope, std::slice::from_ref(message), streams, self.uplink.moment(), |admitted| {
             // The wait is registered before an application can see the message and react to it.
-            let wait = |ttd_s| Waiting::of(&self.commands, admitted.tenant, caller, admitted.device, ttd_s);
+            let wait = |ttd_s| Waiting::of(&self.uplink.commands, admitted.tenant, caller, admitted.device, ttd_s);
             let waiting = admitted.ttd_s.map(wait);
             Ok(Offered { verdict: admitted.append(level_of(message.delivery))?, waiting })
         })

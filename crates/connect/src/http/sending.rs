@@ -49,6 +49,6 @@ impl LaterAnswer for Sending {
     }
 
     fn give_up(&self) -> Response {
-        self.adapter.refused(&self.caller, self.adapter.not_in_time(), self.figures)
+        self.adapter.refused(&self.caller, self.adapter.uplink.not_in_time(), self.figures)
     }
 }

@@ -73,7 +73,7 @@ impl HttpAdapter {
         meter: &TenantMetrics,
     ) -> Option<Response> {
         let command = delivery.command();
-        let took_ms = self.wall.now_ms().saturating_sub(command.received_ms);
+        let took_ms = self.uplink.wall.now_ms().saturating_sub(command.received_ms);
         let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
         let headers = headers(&delivery, caller);
         let outcome = if headers.is_ok() { ProcessingOutcome::Forwarded } else { ProcessingOutcome::Unprocessable };

@@ -15,15 +15,15 @@ const UNDECLARED: &str = "the tenant's mqtt-private-topics do not cover it; publ
 impl Client {
     /// True if the device may do so with all topics of `pattern`.
     pub(super) fn allows(&self, act: Act, pattern: &str) -> bool {
-        let device = self.adapter.registry.device(&self.who.tenant, &self.who.name);
+        let device = self.adapter.registry.device(self.uplink.tenant(), &self.uplink.who().name);
         device.is_some_and(|device| may(&device.ext, act, pattern))
     }
 
     /// True if the device may still have every subscription that it has.
     pub(super) fn keeps_its_filters(&self) -> bool {
         let Some(broker_client) = &self.broker_client else { return true };
-        let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
-        let tenant = snapshot.state.tenant(&self.who.tenant).and_then(|known| known.tenant.as_deref());
+        let snapshot = self.adapter.registry.snapshot(self.uplink.tenant());
+        let tenant = snapshot.state.tenant(self.uplink.tenant()).and_then(|known| known.tenant.as_deref());
         let filters = broker_client.link.with(|session| session.filters.keys().cloned().collect::<Vec<_>>());
         let is_allowed =
             |text: &str| TopicFilter::parse(text).is_some_and(|filter| self.allows(Act::Subscribe, filter.pattern));
@@ -54,8 +54,8 @@ impl Client {
 
     /// Why a topic is none of those that the tenant has declared; `None` if it is, or if all are.
     pub(super) fn why_undeclared(&self, topic: &str) -> Option<String> {
-        let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
-        let tenant = snapshot.state.tenant(&self.who.tenant).and_then(|known| known.tenant.as_deref())?;
+        let snapshot = self.adapter.registry.snapshot(self.uplink.tenant());
+        let tenant = snapshot.state.tenant(self.uplink.tenant()).and_then(|known| known.tenant.as_deref())?;
         (!is_declared(&tenant.value.ext, topic)).then(|| format!("topic '{topic}': {UNDECLARED}"))
     }
 }

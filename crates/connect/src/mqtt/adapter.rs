@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_http::{Metrics, Problem};
 use millstream_log::Log;
-use millstream_types::{MemoryBudget, MonotonicClock, Principal, TenantId, WallClock};
+use millstream_types::{MemoryBudget, Principal, TenantId};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -15,17 +15,13 @@ use super::session_store::SessionStore;
 use super::signals::Signals;
 use super::{ADAPTER, MqttConfig};
 use crate::adapter::UNAUTHENTICATED;
-use crate::commands::Commands;
 use crate::connections::Connections;
-use crate::ingest::Ingest;
 use crate::login::DeviceLogins;
-use crate::metrics::{AdapterMetrics, Totals};
 use crate::presence::Presence;
-use crate::provisioning::Provisioning;
 use crate::refusal::{login_needed, unknown_tenant};
 use crate::registry::Registry;
 use crate::sender::DeviceAddress;
-use crate::streams::Streams;
+use crate::uplink::Uplink;
 
 /// Interval at which live connections learn that the registry has changed.
 const CHANGES_INTERVAL: Duration = Duration::from_millis(200);
@@ -36,14 +32,8 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct MqttAdapter {
     pub(crate) registry: Registry,
     pub(crate) logins: DeviceLogins,
-    pub(crate) provisioning: Arc<Provisioning>,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) commands: Arc<Commands>,
+    pub(super) uplink: Arc<Uplink>,
     pub(crate) presence: Arc<Presence>,
-    pub(crate) meters: Arc<AdapterMetrics>,
-    pub(super) ingest: Arc<Ingest>,
-    pub(crate) wall: Arc<dyn WallClock>,
-    pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) config: MqttConfig,
     /// Room for packets that have arrived in part.
     pub(super) buffers: MemoryBudget,
@@ -76,14 +66,8 @@ impl Drop for ConnectionSlot {
 pub(crate) struct MqttParts {
     pub(crate) registry: Registry,
     pub(crate) logins: DeviceLogins,
-    pub(crate) provisioning: Arc<Provisioning>,
-    pub(crate) streams: Arc<Streams>,
-    pub(crate) commands: Arc<Commands>,
+    pub(crate) uplink: Arc<Uplink>,
     pub(crate) presence: Arc<Presence>,
-    pub(crate) meters: Arc<AdapterMetrics>,
-    pub(crate) totals: Arc<Totals>,
-    pub(crate) wall: Arc<dyn WallClock>,
-    pub(crate) monotonic: Arc<dyn MonotonicClock>,
     pub(crate) config: MqttConfig,
     pub(crate) log: Arc<dyn Log>,
     pub(crate) store: SessionStore,
@@ -92,49 +76,15 @@ pub(crate) struct MqttParts {
 
 impl MqttAdapter {
     pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget, metrics: &Metrics) -> Arc<Self> {
-        let MqttParts {
-            registry,
-            logins,
-            provisioning,
-            streams,
-            commands,
-            presence,
-            meters,
-            totals,
-            wall,
-            monotonic,
-            config,
-            log,
-            store,
-            connections,
-        } = parts;
+        let MqttParts { registry, logins, uplink, presence, config, log, store, connections } = parts;
         let counts = Arc::new(Counts::new(metrics));
-        let (broker, clocks) = (config.broker.clone(), (wall.clone(), monotonic.clone()));
+        let (broker, clocks) = (config.broker.clone(), (uplink.wall.clone(), uplink.monotonic.clone()));
         let parts =
             BrokersParts { log, store, config: broker, counts: counts.clone(), wall: clocks.0, monotonic: clocks.1 };
         let brokers = Brokers::new(parts, memory);
         let buffers = memory.share("connect.mqtt.buffers_max_bytes", config.buffers_max_bytes as u64);
         let connected = Mutex::default();
-        let ingest =
-            Ingest { adapter: ADAPTER, registry: registry.clone(), commands: commands.clone(), totals, ttd_max_s: 0 };
-        Arc::new(Self {
-            registry,
-            logins,
-            provisioning,
-            streams,
-            commands,
-            presence,
-            meters,
-            ingest: Arc::new(ingest),
-            wall,
-            monotonic,
-            config,
-            buffers,
-            brokers,
-            counts,
-            connections,
-            connected,
-        })
+        Arc::new(Self { registry, logins, uplink, presence, config, buffers, brokers, counts, connections, connected })
     }
 
     /// Checks that a device with login may stay connected; for one without, that its tenant allows such devices.
@@ -147,7 +97,7 @@ impl MqttAdapter {
             let is_open = stored.is_some_and(|stored| stored.value.allows_without_login(ADAPTER));
             return if is_open { Ok(()) } else { Err(login_needed(tenant, ADAPTER)) };
         }
-        self.ingest.sender(known.ok_or_else(|| unknown_tenant(tenant))?, DeviceAddress::Caller, who).map(drop)
+        self.uplink.ingest.sender(known.ok_or_else(|| unknown_tenant(tenant))?, DeviceAddress::Caller, who).map(drop)
     }
 
     /// A place among the tenant's connections; `None` if it has as many as it may. A client that takes over from itself

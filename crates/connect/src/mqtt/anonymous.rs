@@ -42,7 +42,7 @@ impl Client {
     /// The principal that a filter of commands or errors is for. An anonymous client names tenant and device in it.
     pub(super) fn named_in(&self, filter: &str) -> Option<Arc<Principal>> {
         if self.login.is_some() {
-            return Some(Arc::clone(&self.who));
+            return Some(Arc::clone(self.uplink.who()));
         }
         let mut levels = filter.split('/').skip(1);
         let tenant = TenantId::new(levels.next()?).ok()?;
@@ -62,7 +62,7 @@ impl Client {
                 let of_commands = filters.filter(|filter| is_about_commands(filter));
                 let mut named = of_commands.filter_map(|filter| self.named_in(filter));
                 // Their events have to have a place where to go.
-                named.find(|who| self.adapter.streams.known(&who.tenant).is_none()).map(|who| who.tenant.clone())
+                named.find(|who| self.adapter.uplink.streams.known(&who.tenant).is_none()).map(|who| who.tenant.clone())
             }
             _ => None,
         };
@@ -76,19 +76,16 @@ impl Client {
         let Some(DeviceAddress::Named { tenant: Some(tenant), .. }) = TopicKind::of(topic).target() else {
             return None;
         };
-        let is_now = self.streams.is_some() && tenant == self.who.tenant.as_str();
+        let is_now = self.uplink.streams().is_some() && tenant == self.uplink.tenant().as_str();
         if is_now { None } else { TenantId::new(tenant).ok() }
     }
 
     /// Turns to the tenant that was named. All that was sent before is answered for.
     pub(super) async fn turn(&mut self) -> Result<(), DisconnectCause> {
         let Some(tenant) = self.turns_to.take() else { return Ok(()) };
-        let streams = self.adapter.streams.of(&tenant).await;
+        let streams = self.adapter.uplink.streams.of(&tenant).await;
         let streams = streams.map_err(|error| DisconnectCause::refused(reason::UNAVAILABLE, error.to_string()))?;
-        self.meter = self.adapter.meters.of(&tenant);
-        self.who = Arc::new(anonymous(tenant));
-        self.streams = Some(streams);
-        self.are_streams_stale = false;
+        self.uplink.turn_to(Arc::new(anonymous(tenant)), streams);
         Ok(())
     }
 

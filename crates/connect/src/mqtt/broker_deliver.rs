@@ -69,14 +69,14 @@ impl Client {
         let Some(verdict) = broker_client.link.keep_progress(&forgotten)? else { return self.release(&received, out) };
         // One change for both.
         if forgotten.is_empty() {
-            self.pend(verdict, Waits::Received(received));
+            self.uplink.pend(verdict, Waits::Received(received));
         } else {
-            self.pend(verdict, Waits::Forgotten(forgotten));
+            self.uplink.pend(verdict, Waits::Forgotten(forgotten));
             if !received.is_empty()
                 && let Some(verdict) =
                     self.broker_client.as_ref().map(|broker_client| broker_client.link.keep_progress(&[]))
             {
-                self.pend(verdict?.unwrap_or(StoreReply::Refused(None)), Waits::Received(received));
+                self.uplink.pend(verdict?.unwrap_or(StoreReply::Refused(None)), Waits::Received(received));
             }
         }
         Ok(())
@@ -100,7 +100,7 @@ impl Client {
     ) -> Result<More, DisconnectCause> {
         let Some(BrokerClient { link, alias_max, aliases, .. }) = &mut self.broker_client else { return Ok(More::No) };
         let packet_max_bytes = self.takes.packet_max_bytes;
-        let (version, now_ms) = (self.version, self.adapter.wall.now_ms());
+        let (version, now_ms) = (self.version, self.adapter.uplink.wall.now_ms());
         let (mut delivered, mut dropped, mut is_full) = (0, 0, false);
         let unread = link.each(|session, next| {
             match next {

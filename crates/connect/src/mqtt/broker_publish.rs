@@ -97,7 +97,7 @@ impl Client {
         }
         let Some(broker_client) = &self.broker_client else { return Ok(()) };
         let link = &broker_client.link;
-        let parts = PublishParts::of(item, self.adapter.wall.now_ms());
+        let parts = PublishParts::of(item, self.adapter.uplink.wall.now_ms());
         let size_bytes = self.draft(item, &parts, &link.client, true).size_bytes();
         let limit_bytes = link.broker.partition.topic().config.record_max_bytes;
         if size_bytes <= limit_bytes {
@@ -136,8 +136,8 @@ impl Client {
 
     /// Publishes messages that are promised alike.
     fn offer_to_broker(&mut self, run: &[IncomingPublish<'_>], out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
-        let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
-        let known = snapshot.state.tenant(&self.who.tenant);
+        let snapshot = self.adapter.registry.snapshot(self.uplink.tenant());
+        let known = snapshot.state.tenant(self.uplink.tenant());
         match known.filter(|known| known.mapping.is_some()) {
             Some(known) => self.offer_by_rules(run, known, out),
             None => self.offer_unrouted(run, out),
@@ -150,8 +150,9 @@ impl Client {
         run: &[IncomingPublish<'_>],
         out: &mut Vec<u8>,
     ) -> Result<(), DisconnectCause> {
-        let Some(streams) = self.streams.clone() else { return Ok(()) };
-        let (ingest, who, now) = (Arc::clone(&self.adapter.ingest), Arc::clone(&self.who), self.moment());
+        let Some(streams) = self.uplink.streams().cloned() else { return Ok(()) };
+        let (ingest, who, now) =
+            (Arc::clone(&self.adapter.uplink.ingest), Arc::clone(self.uplink.who()), self.uplink.moment());
         match ingest.offer_private(&who, run, &streams, now, || self.append_private(run)) {
             Ok(published) => {
                 if published? {
@@ -205,7 +206,7 @@ impl Client {
         routed: Option<Box<RoutedBatch>>,
     ) {
         let Some(broker_client) = &self.broker_client else { return };
-        let now_ms = self.adapter.wall.now_ms();
+        let now_ms = self.adapter.uplink.wall.now_ms();
         let mut upstream = upstream.into_iter();
         let ones = run.iter().map(|item| {
             let parts = PublishParts::of(item, now_ms);
@@ -219,7 +220,7 @@ impl Client {
         });
         let verdict = broker_client.link.publish(ones.collect());
         let acks = run.iter().map(|item| (acknowledged_by(item.publish.qos), item.publish.id)).collect();
-        self.pend(verdict, Waits::Owned { acks, routed });
+        self.uplink.pend(verdict, Waits::Owned { acks, routed });
     }
 
     /// Appends messages of which nothing else is kept, as [`Client::append_private`].
@@ -230,7 +231,7 @@ impl Client {
     ) -> Result<bool, DisconnectCause> {
         let Some(broker_client) = &self.broker_client else { return Ok(false) };
         let broker = &broker_client.link.broker;
-        let now_ms = self.adapter.wall.now_ms();
+        let now_ms = self.adapter.uplink.wall.now_ms();
         let is_routed = !matches!(elsewhere, StreamAppend::No);
         let parts: Vec<PublishParts> = run.iter().map(|item| PublishParts::of(item, now_ms)).collect();
         let draft = |(item, parts)| self.draft(item, parts, &broker_client.link.client, is_routed);
@@ -250,12 +251,12 @@ impl Client {
             self.count_rejected(run.len());
             return if acks.is_empty() { Ok(false) } else { Err(unacknowledged(&not_taken(&error))) };
         }
-        self.in_flight.appended(answer.is_some());
+        self.uplink.appended(answer.is_some());
         match (answer, elsewhere) {
             (Some(reply), StreamAppend::Awaited(first, routed)) => {
-                self.pend(StoreReply::Both(Some(first), reply), Waits::Broker { acks, routed: Some(routed) });
+                self.uplink.pend(StoreReply::Both(Some(first), reply), Waits::Broker { acks, routed: Some(routed) });
             }
-            (Some(reply), _) => self.pend(StoreReply::Log(reply), Waits::Broker { acks, routed: None }),
+            (Some(reply), _) => self.uplink.pend(StoreReply::Log(reply), Waits::Broker { acks, routed: None }),
             (None, _) => self.count_accepted(run.len(), Duration::ZERO),
         }
         Ok(true)
@@ -267,7 +268,7 @@ impl Client {
         let is_durable = self.broker_client.as_ref().is_some_and(|broker_client| broker_client.is_durable);
         let is_kept =
             |item: &IncomingPublish<'_>| item.publish.retain || (is_durable && item.publish.qos == Qos::ExactlyOnce);
-        self.in_flight.has_first() || run.iter().any(is_kept)
+        self.uplink.has_first() || run.iter().any(is_kept)
     }
 
     /// True if a message has not been taken before; only one that is sent exactly once can have been.
@@ -279,7 +280,7 @@ impl Client {
             }
             // The tenant's owner keeps the ids of a durable session. A repeat whose id is stored is not offered again, so
             // that it uses up no limit. While the owner has messages, it decides, so that acknowledgements stay in order.
-            Some(broker_client) if publish.qos == Qos::ExactlyOnce && publish.dup && !self.in_flight.has_first() => {
+            Some(broker_client) if publish.qos == Qos::ExactlyOnce && publish.dup && !self.uplink.has_first() => {
                 Ok(!broker_client.link.has_arrived(id))
             }
             _ => Ok(true),
@@ -301,7 +302,7 @@ impl Client {
             retain: item.publish.retain,
             adapter: ADAPTER,
             client,
-            device: &self.who.name,
+            device: &self.uplink.who().name,
             content_type: item.publish.properties.content_type,
             properties: &parts.properties,
             expires: &parts.expires,

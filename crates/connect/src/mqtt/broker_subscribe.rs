@@ -98,7 +98,7 @@ impl Client {
             _ => None,
         };
         match verdict {
-            Some(verdict) => self.pend(verdict, Waits::Subscribed { id, codes, wanted }),
+            Some(verdict) => self.uplink.pend(verdict, Waits::Subscribed { id, codes, wanted }),
             None => suback(out, self.version, id, &codes),
         }
         Ok(())
@@ -116,7 +116,7 @@ impl Client {
             None => None,
         };
         match verdict {
-            Some(verdict) => self.pend(verdict, Waits::Unsubscribed { id, codes }),
+            Some(verdict) => self.uplink.pend(verdict, Waits::Unsubscribed { id, codes }),
             None => unsuback(out, self.version, id, &codes),
         }
         Ok(())

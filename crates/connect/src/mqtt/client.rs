@@ -3,7 +3,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_mqtt::from_client::{Packet, decode};
@@ -27,29 +26,23 @@ use super::topic::is_about_commands;
 use super::will::PendingWill;
 use crate::connections::{DeviceConnection, Unauthenticated};
 use crate::credential_cache::CachedLogin;
-use crate::metrics::TenantMetrics;
 use crate::streams::TenantStreams;
 use crate::topic_filter::is_reserved;
-use crate::uplink::InFlight;
+use crate::uplink::UplinkSession;
 
 /// Filters on the error topic that one connection may have.
 const ERROR_FILTERS_MAX: usize = 16;
 
 pub(super) struct Client {
     pub(super) adapter: Arc<MqttAdapter>,
-    /// The principal that the client acts for.
-    pub(super) who: Arc<Principal>,
+    /// What it has sent on Hono's topics and into the private space.
+    pub(super) uplink: UplinkSession<StoreReply, Waits>,
     /// The verified login; `None` for an anonymous client.
     pub(super) login: Option<Arc<CachedLogin>>,
-    /// Topics of its tenant; an anonymous client has none before it names a tenant.
-    pub(super) streams: Option<Arc<TenantStreams>>,
     /// The tenant that an anonymous client has to switch to before its next packet is handled.
     pub(super) turns_to: Option<TenantId>,
     /// Set for a gateway that may register devices.
     pub(super) provisions: Option<ProvisioningGateway>,
-    /// The tenant's topics have to be resolved again.
-    pub(super) are_streams_stale: bool,
-    pub(super) meter: Arc<TenantMetrics>,
     pub(super) version: Version,
     pub(super) takes: Takes,
     /// Commands, once it has subscribed to them.
@@ -58,9 +51,6 @@ pub(super) struct Client {
     /// The tenant's private space, unless that is off.
     pub(super) broker_client: Option<BrokerClient>,
     aliases: Vec<Option<Arc<str>>>,
-    pub(super) in_flight: InFlight<StoreReply, Waits>,
-    /// Monotonic time at which the packets that are being handled arrived.
-    pub(super) now: Duration,
     /// True if something has come after which the private space may have more to send. Its own news rings the bell.
     pub(super) is_stirred: bool,
     /// Ids of messages exactly once that have come over this connection, and that the client has not let go of; of MQTT 5,
@@ -104,27 +94,20 @@ impl Client {
         takes: Takes,
         counted: Counted,
     ) -> Self {
-        let meter = adapter.meters.of(&who.tenant);
-        let now = adapter.monotonic.now();
         let (login, streams) = known.unzip();
-        let in_flight = InFlight::new(Duration::from_millis(adapter.config.send_timeout_ms));
+        let uplink = UplinkSession::new(Arc::clone(&adapter.uplink), who, streams);
         let mut client = Self {
             adapter,
-            who,
+            uplink,
             login,
-            streams,
             turns_to: None,
             provisions: None,
-            are_streams_stale: false,
-            meter,
             version,
             takes,
             commands: None,
             errors: Vec::new(),
             broker_client: None,
             aliases: Vec::new(),
-            in_flight,
-            now,
             is_stirred: true,
             open: HashSet::new(),
             received: Vec::new(),
@@ -142,7 +125,7 @@ impl Client {
     pub(super) fn is_full(&self) -> bool {
         self.turns_to.is_some()
             || self.is_provisioning()
-            || self.in_flight.is_full(usize::from(self.adapter.config.in_flight_max))
+            || self.uplink.is_full(usize::from(self.adapter.config.in_flight_max))
     }
 
     /// Largest packet that it may send. One without login sends telemetry and events only, so it gets no more than these take.
@@ -166,7 +149,7 @@ impl Client {
 
     /// Works through the packets at hand; answers how many bytes it has taken.
     pub(super) fn take(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, DisconnectCause> {
-        self.now = self.adapter.monotonic.now();
+        self.uplink.arrive();
         let mut items = IncomingPublishes::new();
         let taken = self.packets(bytes, &mut items, out);
         // The packets before a fault are valid.
@@ -183,7 +166,7 @@ impl Client {
     ) -> Result<usize, DisconnectCause> {
         let in_flight_max = usize::from(self.adapter.config.in_flight_max);
         let mut taken = 0;
-        while self.end.is_none() && self.in_flight.messages() + items.len() < in_flight_max {
+        while self.end.is_none() && self.uplink.messages() + items.len() < in_flight_max {
             let Framed::Whole(frame) = frame(&bytes[taken..], self.packet_max_bytes())? else { break };
             let packet = decode(frame, self.version)?;
             if self.login.is_none() && self.has_to_turn(&packet)? {
@@ -305,10 +288,10 @@ impl Client {
     /// Counts a subscription that a limit refuses, and logs the first one of the connection. Returns the reason code.
     pub(super) fn limit_reached(&mut self, filter: &str, reached: LimitReached) -> u8 {
         let LimitReached { limit, value } = reached;
-        let tenant = &self.who.tenant;
+        let tenant = self.uplink.tenant();
         self.adapter.counts.subscription_refused(tenant, reached);
         if !std::mem::replace(&mut self.has_logged_limit, true) {
-            let device = &*self.who.name;
+            let device = &*self.uplink.who().name;
             tracing::warn!(%tenant, device, filter, "mqtt: a subscription is refused, {limit} = {value} is reached");
         }
         reason::QUOTA
@@ -331,7 +314,7 @@ impl Client {
     /// Time until the login expires with its secret, certificate or token; `None` without a login or if it does not end.
     pub(super) fn secret_lasts(&self) -> Option<Duration> {
         let end_ms = self.login.as_ref()?.ends_ms()?;
-        let left_ms = end_ms.saturating_add(1).saturating_sub(self.adapter.wall.now_ms());
+        let left_ms = end_ms.saturating_add(1).saturating_sub(self.adapter.uplink.wall.now_ms());
         Some(Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)))
     }
 
@@ -345,21 +328,16 @@ impl Client {
     pub(super) fn execute_will(&mut self, fault: Option<&DisconnectCause>) {
         let Some(will) = self.will.take().filter(|_| self.leaves_its_will(fault)) else { return };
         if !is_reserved(&will.topic) {
-            if let (Some(broker_client), Some(streams)) = (&self.broker_client, &self.streams) {
-                let (ingest, streams) = (Arc::clone(&self.adapter.ingest), Arc::clone(streams));
-                let (who, meter) = (Arc::clone(&self.who), Arc::clone(&self.meter));
+            if let (Some(broker_client), Some(streams)) = (&self.broker_client, self.uplink.streams()) {
+                let (ingest, streams) = (Arc::clone(&self.adapter.uplink.ingest), Arc::clone(streams));
+                let (who, meter) = (Arc::clone(self.uplink.who()), Arc::clone(self.uplink.meter()));
                 let payload_max_bytes = self.adapter.config.payload_max_bytes;
                 broker_client.link.leave_will(PendingWill { will, ingest, streams, meter, who, payload_max_bytes });
             }
             return;
         }
-        self.now = self.adapter.monotonic.now();
+        self.uplink.arrive();
         // Nobody is left to be told of a refusal; it is counted.
         let _ = self.send(&[will.as_item()], &mut Vec::new());
-    }
-
-    /// Messages that the client has sent and nobody has answered for count as refused when it goes.
-    pub(super) fn count_unanswered(&self) {
-        self.adapter.ingest.totals.rejected.fetch_add(self.in_flight.messages() as u64, Ordering::Relaxed);
     }
 }

@@ -35,10 +35,10 @@ impl Client {
             CommandOutcome::Released => ProcessingOutcome::Undeliverable,
             CommandOutcome::Rejected(..) => ProcessingOutcome::Unprocessable,
         };
-        let took_ms = self.adapter.wall.now_ms().saturating_sub(command.received_ms);
+        let took_ms = self.adapter.uplink.wall.now_ms().saturating_sub(command.received_ms);
         let took = Duration::from_millis(u64::try_from(took_ms).unwrap_or(0));
-        let other = (command.tenant != self.who.tenant).then(|| self.adapter.meters.of(&command.tenant));
-        let meter = other.as_ref().unwrap_or(&self.meter);
+        let other = (command.tenant != *self.uplink.tenant()).then(|| self.adapter.uplink.meters.of(&command.tenant));
+        let meter = other.as_ref().unwrap_or(self.uplink.meter());
         meter.count_command(Direction::of(command.wants_response), fate, command.payload.len(), took);
         match said {
             CommandOutcome::Accepted => delivery.accept(),
@@ -98,7 +98,7 @@ impl Client {
                 vec![Whose::Device { device: device.into(), via: (!is_itself).then(|| own.clone()) }]
             }
         };
-        let (commands, tenant) = (&self.adapter.commands, &who.tenant);
+        let (commands, tenant) = (&self.adapter.uplink.commands, &who.tenant);
         whose.into_iter().map(|whose| commands.listen(tenant, whose, Way::Stream(outbox.clone()))).collect()
     }
 
@@ -110,7 +110,7 @@ impl Client {
         let tenant = &who.tenant;
         let snapshot = self.adapter.registry.snapshot(tenant);
         let target = DeviceAddress::Named { tenant: None, device };
-        let find = |known| self.adapter.ingest.sender(known, target, who).is_ok();
+        let find = |known| self.adapter.uplink.ingest.sender(known, target, who).is_ok();
         snapshot.state.tenant(tenant).is_some_and(find)
     }
 
@@ -166,7 +166,7 @@ impl Client {
         };
         message.id = id;
         publish(out, self.version, &message);
-        let sent = self.adapter.monotonic.now();
+        let sent = self.adapter.uplink.monotonic.now();
         if let Some(commands) = &mut self.commands {
             commands.flights.push(SentCommand { id, sent, delivery: Some(delivery) });
         }
@@ -229,13 +229,13 @@ impl Client {
         let limit = Duration::from_millis(self.adapter.config.command_ack_timeout_ms);
         let awaited = self.commands.as_ref()?.flights.iter().filter(|flight| flight.delivery.is_some());
         let oldest = awaited.map(|flight| flight.sent).min()?;
-        Some(limit.saturating_sub(self.adapter.monotonic.now().saturating_sub(oldest)))
+        Some(limit.saturating_sub(self.adapter.uplink.monotonic.now().saturating_sub(oldest)))
     }
 
     /// Takes commands back that the client has not acknowledged in time.
     pub(super) fn withdraw_commands(&mut self) {
         let limit = Duration::from_millis(self.adapter.config.command_ack_timeout_ms);
-        let now = self.adapter.monotonic.now();
+        let now = self.adapter.uplink.monotonic.now();
         self.release_commands(|flight| now.saturating_sub(flight.sent) >= limit);
     }
 

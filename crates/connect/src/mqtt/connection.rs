@@ -41,7 +41,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let mut io = FramedIo::new(socket, adapter.buffers.clone(), connect_max_bytes);
     match Box::pin(admit(&mut io, &adapter, &peer, &entrance)).await {
         Ok(Some(AdmittedClient { client, keep_alive_s })) => {
-            let heard = client.now;
+            let heard = client.uplink.now();
             let login = match entrance {
                 Entrance::Admitted(login) => Some(login),
                 Entrance::Refused(_) => None,
@@ -65,7 +65,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
                 connection.tell(&fault).await;
             }
             connection.client.release_all_commands();
-            connection.client.count_unanswered();
+            connection.client.uplink.count_unanswered();
             connection.io.close().await;
         }
         Ok(None) => io.close().await,
@@ -106,7 +106,7 @@ struct ClientConnection<S> {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     fn name(&self) -> &str {
-        &self.client.who.name
+        &self.client.uplink.who().name
     }
 
     /// Serves the client until it goes. What is waited for beside its packets stays arranged from one to the next.
@@ -182,12 +182,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
                     ConnectionEvent::Rung => break,
                     // While it was not read, it could not be heard.
                     ConnectionEvent::Settled if !was_reading => {
-                        self.heard = self.client.adapter.monotonic.now();
+                        self.heard = self.client.adapter.uplink.monotonic.now();
                         self.io.excuse();
                     }
                     ConnectionEvent::Settled | ConnectionEvent::HeldBack | ConnectionEvent::Sent => {}
                     ConnectionEvent::Due => self.due()?,
-                    ConnectionEvent::Read(Read::Some) => self.heard = self.client.now,
+                    ConnectionEvent::Read(Read::Some) => self.heard = self.client.uplink.now(),
                     ConnectionEvent::Read(Read::End) => return Ok(()),
                 }
             }
@@ -206,13 +206,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             }
             self.deliver().await?;
             self.io.flush(write_limit).await?;
-            if self.client.are_streams_stale {
-                self.resolve().await;
-            }
-            if self.client.turns_to.is_some() && self.client.in_flight.is_empty() {
+            self.client.uplink.refresh().await;
+            if self.client.turns_to.is_some() && self.client.uplink.is_settled() {
                 self.client.turn().await?;
             }
-            if self.client.is_provisioning() && self.client.in_flight.is_empty() {
+            if self.client.is_provisioning() && self.client.uplink.is_settled() {
                 self.client.provision().await;
             }
             if self.io.has_held() && !self.client.is_full() && !self.client.hold_back() {
@@ -269,7 +267,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
 
     /// True if a deadline shorter than the keep alive is pending.
     fn waits(&self) -> bool {
-        !self.client.in_flight.is_empty() || self.io.begun().is_some() || self.client.awaits_commands()
+        !self.client.uplink.is_settled() || self.io.begun().is_some() || self.client.awaits_commands()
     }
 
     /// Time until the next deadline. While a wait is pending, it is at most the shortest timeout, because another wait
@@ -287,7 +285,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         let quiet = quiet.filter(|_| self.is_reading());
         let secret = self.client.secret_lasts();
         let command = self.client.command_patience();
-        let all = [soonest, packet, quiet, self.client.patience(), secret, command];
+        let all = [soonest, packet, quiet, self.client.uplink.patience(), secret, command];
         all.into_iter().flatten().fold(REST_MAX, Duration::min)
     }
 
@@ -298,7 +296,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
 
     /// Time since the last packet.
     fn quiet(&self) -> Duration {
-        self.client.adapter.monotonic.now().saturating_sub(self.heard)
+        self.client.adapter.uplink.monotonic.now().saturating_sub(self.heard)
     }
 
     fn quiet_max(&self) -> Option<Duration> {
@@ -320,17 +318,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
         self.client.give_up(&mut self.io.out)
     }
 
-    /// Finds the tenant's topics again: one of them has been deleted.
-    async fn resolve(&mut self) {
-        match self.client.adapter.streams.of(&self.client.who.tenant).await {
-            Ok(streams) => (self.client.streams, self.client.are_streams_stale) = (Some(streams), false),
-            Err(error) => tracing::warn!(%error, "the topics of a tenant cannot be opened"),
-        }
-    }
-
     /// The client has said good-bye: what it has sent is still acknowledged.
     async fn drain(&mut self, write_limit: Duration) -> Result<(), DisconnectCause> {
-        while let Some(patience) = self.client.patience() {
+        while let Some(patience) = self.client.uplink.patience() {
             let Self { io, client, .. } = self;
             tokio::select! {
                 settled = poll_fn(|cx| client.poll_verdicts(cx, &mut io.out)) => settled?,
@@ -356,7 +346,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
 fn recheck(client: &mut Client) -> Result<(), DisconnectCause> {
     let refuse = |why: String| Err(DisconnectCause::refused(reason::NOT_AUTHORISED, why));
     let Some(login) = &client.login else { return client.recheck_stranger() };
-    if let Err(problem) = client.adapter.check(&client.who) {
+    if let Err(problem) = client.adapter.check(client.uplink.who()) {
         return refuse(problem.text());
     }
     if !client.keeps_its_filters() {

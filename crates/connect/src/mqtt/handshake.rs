@@ -151,7 +151,7 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     }
     // Without a private space a will elsewhere has no effect, as with Hono.
     client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.broker_client.is_some());
-    io.allow(&client.who.tenant, client.packet_max_bytes());
+    io.allow(client.uplink.tenant(), client.packet_max_bytes());
     Ok(Some(AdmittedClient { client, keep_alive_s }))
 }
 
@@ -239,7 +239,7 @@ async fn judge(
         let is_trusted = || certificate.is_some_and(|certificate| adapter.logins.is_trusted(certificate));
         if is_open && !is_trusted() {
             let client = Client::anonymous(Arc::clone(adapter), cipher_suite, hello.version, takes);
-            entrance.count_for(&client.who.tenant)?;
+            entrance.count_for(client.uplink.tenant())?;
             return Ok((client, false));
         }
         if certificate.is_none() {
@@ -272,7 +272,7 @@ async fn judge(
         adapter.connections.refused(user, "tenant-connections-exceeded", cipher_suite);
         return refuse(reason::QUOTA, "the tenant has as many connections as max-connections allows");
     };
-    let streams = adapter.streams.of(&verified.tenant).await;
+    let streams = adapter.uplink.streams.of(&verified.tenant).await;
     let streams = streams.map_err(|error| ConnectRefusal(reason::UNAVAILABLE, error.to_string()))?;
     let connection = adapter.connections.open(&who, &streams, &hello.client_id, cipher_suite);
     let connection = connection.map_err(|problem| ConnectRefusal(reason::QUOTA, problem.text()))?;
@@ -313,15 +313,15 @@ async fn broker_client(
     client: &Client,
     streams: &TenantStreams,
 ) -> Result<Option<(BrokerClient, bool)>, ConnectRefusal> {
-    let snapshot = adapter.registry.snapshot(&client.who.tenant);
-    let tenant = snapshot.state.tenant(&client.who.tenant).and_then(|known| known.tenant.clone());
+    let snapshot = adapter.registry.snapshot(client.uplink.tenant());
+    let tenant = snapshot.state.tenant(client.uplink.tenant()).and_then(|known| known.tenant.clone());
     let Some(tenant) = tenant.filter(|stored| has_broker(&stored.value.ext)) else { return Ok(None) };
-    let broker = adapter.brokers.of(&client.who.tenant, tenant.born).await;
+    let broker = adapter.brokers.of(client.uplink.tenant(), tenant.born).await;
     let broker = broker.map_err(|error| ConnectRefusal(reason::UNAVAILABLE, error.to_string()))?;
     streams.usage.follow(&broker.partition);
     let claim = Claim {
         client: &hello.client_id.as_str().into(),
-        device: &client.who.name,
+        device: &client.uplink.who().name,
         clean_start: hello.clean_start,
         expiry_s: hello.session_expiry_s,
         window: usize::from(hello.receive_max.min(adapter.config.in_flight_max)),

@@ -24,7 +24,7 @@ pub(super) struct ProvisioningGateway {
 impl Client {
     /// Learns from the registry whether the client may register devices.
     pub(super) fn look_at_authority(&mut self) {
-        let device = self.adapter.registry.device(&self.who.tenant, &self.who.name);
+        let device = self.adapter.registry.device(self.uplink.tenant(), &self.uplink.who().name);
         let may = self.login.is_some() && device.is_some_and(|device| device.may_provision());
         match may {
             true => _ = self.provisions.get_or_insert_default(),
@@ -52,11 +52,11 @@ impl Client {
     fn to_provision<'a>(&self, item: &'a IncomingPublish<'_>) -> Option<&'a str> {
         let topic = item.topic.as_str();
         match TopicKind::of(topic) {
-            TopicKind::Stream { target, .. } => self.adapter.ingest.to_provision(target, &self.who),
+            TopicKind::Stream { target, .. } => self.adapter.uplink.ingest.to_provision(target, self.uplink.who()),
             TopicKind::Broker => {
-                let snapshot = self.adapter.registry.snapshot(&self.who.tenant);
-                let route = rule_of(snapshot.state.tenant(&self.who.tenant)?, item)?;
-                let device = self.adapter.ingest.to_provision(target_of(route), &self.who)?;
+                let snapshot = self.adapter.registry.snapshot(self.uplink.tenant());
+                let route = rule_of(snapshot.state.tenant(self.uplink.tenant())?, item)?;
+                let device = self.adapter.uplink.ingest.to_provision(target_of(route), self.uplink.who())?;
                 let is_tried = route.on_unknown == OnUnknown::Refuse || device.parse::<DeviceId>().is_ok();
                 // A message that the client may not publish is refused before anything is done for it.
                 (is_tried && self.may_publish(topic).is_ok()).then_some(device)
@@ -68,8 +68,8 @@ impl Client {
     /// Registers the device whose message comes next. All that was sent before is answered for.
     pub(super) async fn provision(&mut self) {
         let Some(device) = self.provisions.as_mut().and_then(|gateway| gateway.waits_for.take()) else { return };
-        let (tenant, gateway) = (&self.who.tenant, &self.who.name);
-        if let Err(problem) = self.adapter.provisioning.edge_device(tenant, gateway, &device).await {
+        let (tenant, gateway) = (self.uplink.tenant(), &self.uplink.who().name);
+        if let Err(problem) = self.adapter.uplink.provisioning.edge_device(tenant, gateway, &device).await {
             if self.is_first_mention(&device) {
                 let why = problem.text();
                 tracing::warn!(%tenant, gateway, device, why, "mqtt: a device cannot be registered by its gateway");
@@ -85,7 +85,7 @@ impl Client {
         let broker_client = self.broker_client.as_ref();
         broker_client.is_none_or(|broker_client| {
             let unknown_devices = &broker_client.link.broker.unknown_devices;
-            unknown_devices.is_first(&self.who, device)
+            unknown_devices.is_first(self.uplink.who(), device)
         })
     }
 }

@@ -14,24 +14,12 @@ use super::disconnect::DisconnectCause;
 use super::pending::Waits;
 use super::session_store::{PublishOutcome, StoreAnswer, StoreReply};
 use crate::metrics::ProcessingOutcome as Counted;
-use crate::refusal::not_accepted_in_time;
 use crate::uplink::{Kept, Settled};
 
 impl Client {
-    /// Keeps a request until the log's verdict on it arrives.
-    pub(super) fn pend(&mut self, verdict: StoreReply, waits: Waits) {
-        self.in_flight.push(verdict, waits, self.now);
-    }
-
     /// Stops reading from the client until there is room in the log again; true if it stops now.
     pub(super) fn hold_back(&mut self) -> bool {
-        if !self.in_flight.looks_for_room() {
-            return false;
-        }
-        let Some(room) = self.adapter.streams.room() else { return false };
-        self.now = self.adapter.monotonic.now();
-        self.in_flight.await_room(StoreReply::Room(room), self.now);
-        true
+        self.uplink.hold_back(StoreReply::Room)
     }
 
     /// Waits until the oldest is answered for, and tells the client of all that is answered for.
@@ -41,7 +29,7 @@ impl Client {
         out: &mut Vec<u8>,
     ) -> Poll<Result<(), DisconnectCause>> {
         let mut progress = Poll::Pending;
-        while let Poll::Ready(Settled { kept, answer, started }) = self.in_flight.poll_settled(cx) {
+        while let Poll::Ready(Settled { kept, answer, started }) = self.uplink.poll_settled(cx) {
             let settled = match kept {
                 Kept::Requests(waits) => self.settle(waits, answer, started, out),
                 Kept::Room => answer.map(drop).map_err(|problem| unacknowledged(&problem)),
@@ -61,7 +49,7 @@ impl Client {
         started: Duration,
         out: &mut Vec<u8>,
     ) -> Result<(), DisconnectCause> {
-        let took = self.adapter.monotonic.now().saturating_sub(started);
+        let took = self.uplink.took(started);
         let answer = match verdict {
             Ok(answer) => answer,
             Err(problem) => return self.refuse_all(&waits, &problem, out),
@@ -143,7 +131,7 @@ impl Client {
             Waits::Broker { routed: Some(routed), .. } | Waits::Owned { routed: Some(routed), .. } => {
                 self.count_routed(routed, Counted::Undeliverable, Duration::ZERO);
                 if problem.status() == StatusCode::NOT_FOUND {
-                    self.forget_streams();
+                    self.uplink.forget_streams();
                 }
                 Err(unacknowledged(problem))
             }
@@ -151,16 +139,9 @@ impl Client {
         }
     }
 
-    /// Time left for the log to answer the oldest request; `None` if nothing waits.
-    pub(super) fn patience(&self) -> Option<Duration> {
-        self.in_flight.patience(self.adapter.monotonic.now())
-    }
-
     /// Gives up on what the log has taken too long for.
     pub(super) fn give_up(&mut self, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
-        while let Some(late) = self.in_flight.take_overdue(self.adapter.monotonic.now()) {
-            let limit = Duration::from_millis(self.adapter.config.send_timeout_ms);
-            let problem = not_accepted_in_time("connect.mqtt.send_timeout_ms", limit);
+        while let Some((late, problem)) = self.uplink.take_overdue() {
             match late {
                 Kept::Requests(waits) => self.refuse_all(&waits, &problem, out)?,
                 Kept::Room => return Err(unacknowledged(&problem)),

@@ -57,7 +57,7 @@ impl Client {
                 Receivers::Subscribers => self.offer_unrouted(alike, out)?,
                 Receivers::OfUnknown(device) => {
                     if let Some(broker_client) = &self.broker_client {
-                        broker_client.link.broker.unknown_devices.tell(&self.who, first.topic.as_str(), device);
+                        broker_client.link.broker.unknown_devices.tell(self.uplink.who(), first.topic.as_str(), device);
                     }
                     self.offer_unrouted(alike, out)?;
                 }
@@ -75,7 +75,7 @@ impl Client {
         out: &mut Vec<u8>,
     ) -> Result<(), DisconnectCause> {
         let Some(first) = run.first() else { return Ok(()) };
-        let (who, bag) = (Arc::clone(&self.who), PropertyBag::default());
+        let (who, bag) = (Arc::clone(self.uplink.who()), PropertyBag::default());
         let context = publish_context(&who, route, first, &bag);
         match self.hand_over(run, &context) {
             Ok(handed) => self.publish_routed(run, context.delivery, handed),
@@ -124,6 +124,6 @@ impl Client {
 
     /// Counts messages like those on Hono's topics.
     pub(super) fn count_routed(&self, routed: &RoutedBatch, fate: ProcessingOutcome, took: Duration) {
-        routed.payload_bytes.iter().for_each(|bytes| self.meter.count(routed.delivery, fate, *bytes, took));
+        routed.payload_bytes.iter().for_each(|bytes| self.uplink.meter().count(routed.delivery, fate, *bytes, took));
     }
 }

@@ -20,11 +20,10 @@ use super::topic::{OnError, TopicKind};
 use crate::commands::RequestId;
 use crate::ingest::{AdmittedRun, fits_apart};
 use crate::outgoing::status_of_reply;
-use crate::refusal::{bad_reply_status, bad_request_id, not_taken, unknown_tenant};
+use crate::refusal::{bad_reply_status, bad_request_id};
 use crate::sender::DeviceAddress;
 use crate::stream::{Delivery, Stream};
 use crate::topic_filter::is_reserved;
-use crate::usage::Moment;
 
 impl Client {
     /// Sends messages in their order, run by run.
@@ -43,7 +42,7 @@ impl Client {
     /// Sends messages of one topic and quality.
     fn send_run(&mut self, run: &[IncomingPublish<'_>], out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
         let Some(first) = run.first() else { return Ok(()) };
-        let known = Arc::clone(&self.who);
+        let known = Arc::clone(self.uplink.who());
         let who = &*known;
         let place = TopicKind::of(first.topic.as_str());
         if self.login.is_none() {
@@ -151,11 +150,11 @@ impl Client {
                 match verdict {
                     Some(verdict) => {
                         let sent = run.iter().map(|item| context.sent(item)).collect();
-                        self.pend(verdict, Waits::Upstream(sent));
+                        self.uplink.pend(verdict, Waits::Upstream(sent));
                     }
-                    None => run
-                        .iter()
-                        .for_each(|item| self.count(context.delivery, item.publish.payload.len(), Duration::ZERO)),
+                    None => run.iter().for_each(|item| {
+                        self.uplink.accepted(context.delivery, item.publish.payload.len(), Duration::ZERO, None)
+                    }),
                 }
                 Ok(())
             }
@@ -183,60 +182,32 @@ impl Client {
         context: &PublishContext<'_>,
         take: impl FnOnce(&AdmittedRun<'_>) -> Result<R, millstream_log::Error>,
     ) -> Result<R, Problem> {
-        let streams = self.streams.as_ref().ok_or_else(|| unknown_tenant(&self.who.tenant))?;
-        let taken = self.adapter.ingest.offer(&context.envelope(), run, streams, self.moment(), take)?;
-        self.in_flight.appended(context.level != AckLevel::Memory);
-        taken.map_err(|error| {
-            if let millstream_log::Error::UnknownTopic { .. } = error {
-                self.forget_streams();
-            }
-            not_taken(&error)
-        })
-    }
-
-    /// The time of the messages that are worked off.
-    pub(super) fn moment(&self) -> Moment {
-        Moment { wall_ms: self.adapter.wall.now_ms(), monotonic: self.now }
-    }
-
-    /// Somebody has deleted one of the tenant's topics since they were resolved.
-    pub(super) fn forget_streams(&mut self) {
-        self.adapter.streams.forget(&self.who.tenant);
-        self.are_streams_stale = true;
+        self.uplink.offer(&context.envelope(), run, context.level != AckLevel::Memory, take)
     }
 
     /// Counts messages that the log has and passes responses to the waiting callers of commands.
     pub(super) fn accepted(&self, sent: impl IntoIterator<Item = Sent>, took: Duration) {
         for sent in sent {
-            if let Some((correlation_id, response)) = sent.reply.map(|reply| *reply) {
-                self.adapter.commands.responded(&self.who.tenant, &correlation_id, response);
-            }
-            self.count(sent.delivery, sent.payload_bytes, took);
+            self.uplink.accepted(sent.delivery, sent.payload_bytes, took, sent.reply.map(|reply| *reply));
         }
-    }
-
-    /// Counts a message that the log has.
-    fn count(&self, delivery: Delivery, payload_bytes: usize, took: Duration) {
-        self.adapter.ingest.count_accepted(&self.meter, delivery, payload_bytes, took);
     }
 
     /// Counts messages of the private space that are not taken.
     pub(super) fn count_rejected(&self, messages: usize) {
-        self.adapter.ingest.totals.rejected.fetch_add(messages as u64, Ordering::Relaxed);
+        self.adapter.uplink.ingest.totals.rejected.fetch_add(messages as u64, Ordering::Relaxed);
     }
 
     /// Counts messages of the private space that the log has.
     pub(super) fn count_accepted(&self, messages: usize, took: Duration) {
-        (0..messages).for_each(|_| self.adapter.ingest.totals.accept_latency.record(took));
+        (0..messages).for_each(|_| self.adapter.uplink.ingest.totals.accept_latency.record(took));
     }
 
     /// Deals with a message that is not taken, as its sender wants it dealt with.
     pub(super) fn refuse(&mut self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> Result<(), DisconnectCause> {
-        let (ingest, payload_bytes) = (&self.adapter.ingest, sent.payload_bytes);
-        ingest.count_refused(&self.meter, sent.delivery, problem, payload_bytes, Duration::ZERO);
+        self.uplink.refused(sent.delivery, sent.payload_bytes, problem);
         let fault = || DisconnectCause::refused(reason_of(problem), problem.text());
         // A device that may no longer connect is disconnected, whatever its on-error property says.
-        if let Err(terminal) = self.adapter.check(&self.who) {
+        if let Err(terminal) = self.adapter.check(self.uplink.who()) {
             return Err(DisconnectCause::refused(reason::NOT_AUTHORISED, terminal.text()));
         }
         let is_told = self.tell(sent, problem, out);
@@ -260,16 +231,17 @@ impl Client {
     /// True if PUBACK can say that a message is refused. It can for a device behind a gateway, so that the gateway's
     /// other devices keep the connection.
     fn has_negative_ack(&self, sent: &Sent, code: u8) -> bool {
-        let is_of_another = sent.device.as_deref().is_some_and(|device| *device != *self.who.name);
+        let is_of_another = sent.device.as_deref().is_some_and(|device| *device != *self.uplink.who().name);
         let is_possible = self.version == Version::V5 && sent.id != 0 && is_in_acknowledgements(code);
         is_possible && self.login.is_some() && is_of_another
     }
 
     /// Sends the error to a client that listens on the error topic and takes as large a packet; true if it was sent.
     fn tell(&self, sent: &Sent, problem: &Problem, out: &mut Vec<u8>) -> bool {
-        let own = &self.who.name;
+        let own = &self.uplink.who().name;
         let device = sent.device.as_deref().unwrap_or(own);
-        let Some(filter) = self.errors.iter().find(|filter| filter.is_about(self.who.tenant.as_str(), device, own))
+        let Some(filter) =
+            self.errors.iter().find(|filter| filter.is_about(self.uplink.tenant().as_str(), device, own))
         else {
             return false;
         };
@@ -287,7 +259,7 @@ impl Client {
         let body = serde_json::json!({
             "code": status,
             "message": problem.text(),
-            "timestamp": millstream_types::iso_time(self.adapter.wall.now_ms()),
+            "timestamp": millstream_types::iso_time(self.adapter.uplink.wall.now_ms()),
             "correlation-id": correlation,
         });
         let payload = body.to_string();
