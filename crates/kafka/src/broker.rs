@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use kafka_protocol::ResponseError;
 use millstream_log::{Error as LogError, KafkaLog, KafkaPartition, Topic};
-use millstream_net::LoginThrottle;
-use millstream_net::{Shutdown, TenantRoom};
+use millstream_net::{LoginThrottle, Logins, Shutdown, TenantRoom};
 use millstream_types::{
     AuditTrail, MemoryBudget, Principal, QuotaConfig, Quotas, SystemClock, TopicId, TopicKind, TopicName,
     TopicPartition,
@@ -16,7 +15,6 @@ use parking_lot::Mutex;
 use crate::KafkaConfig;
 use crate::api_error::ApiError;
 use crate::group::{GroupConfig, GroupCoordinator};
-use crate::login::Logins;
 use crate::namespace::Namespace;
 use crate::supported_apis::SupportedApis;
 use crate::transaction;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::KafkaLog;
-use millstream_net::LoginThrottle;
+use millstream_net::{LoginThrottle, Logins};
 use millstream_net::{
     Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, LoginTimeout, Metrics, Protocol, Refusal,
     Shutdown, TransportStream,
@@ -15,7 +15,6 @@ use tokio::task::JoinSet;
 
 use crate::broker::{Broker, SharedResources};
 use crate::dispatch::ApiTable;
-use crate::login::Logins;
 use crate::request_context::{ClientConnection, ReachedAddress};
 use crate::{Error, KafkaConfig, connection};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kafka_protocol::ResponseError;
 use kafka_protocol::protocol::StrBytes;
 use millstream_log::{Bell, KafkaPartition, Topic};
-use millstream_net::{ListenerFull, PendingLogin, Revocation};
+use millstream_net::{ListenerFull, Login, PendingLogin, Revocation};
 use millstream_types::{
     AccessScope, AuditEvent, Excess, MemoryBudget, Principal, QuotaType, Role, Roles, TenantId, TopicId, TopicKind,
 };
@@ -24,7 +24,6 @@ use crate::broker::Broker;
 use crate::config::host_and_port;
 use crate::error::ConnectionError;
 use crate::group;
-use crate::login::Login;
 use crate::sasl_state::SaslState;
 
 /// Largest number of partitions that wake one connection; a client that fetches more waits for its full time.

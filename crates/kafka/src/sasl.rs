@@ -18,12 +18,13 @@ use kafka_protocol::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, SaslHandshakeResponse,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_net::{LoginProtocol, LoginSource, RefusedLogin};
+use millstream_net::{
+    ClientFirst, Login, LoginProtocol, LoginSource, Logins, RefusedLogin, ScramExchange, ScramMechanism, bearer_message,
+    plain_message,
+};
 
-use crate::login::{Login, Logins};
 use crate::request_context::RequestContext;
 use crate::sasl_state::{SaslState, mechanisms};
-use crate::scram::{ClientFirst, ScramExchange, ScramMechanism};
 
 /// The delay of a failed login: Kafka's default of `connection.failed.authentication.delay.ms`.
 const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(100);
@@ -70,7 +71,7 @@ async fn authenticate(request: SaslAuthenticateRequest, context: RequestContext)
 }
 
 async fn plain(message: &[u8], context: &RequestContext, logins: &dyn Logins) -> SaslAuthenticateResponse {
-    let Some((name, password)) = name_and_password(message) else {
+    let Some((name, password)) = plain_message(message) else {
         let why = "the mechanism PLAIN takes a name and a password; the name to act under, if given, is the same name";
         return failed(context, why);
     };
@@ -78,7 +79,7 @@ async fn plain(message: &[u8], context: &RequestContext, logins: &dyn Logins) ->
 }
 
 async fn oauth_bearer(message: &[u8], context: &RequestContext, logins: &dyn Logins) -> SaslAuthenticateResponse {
-    match bearer_token(message) {
+    match bearer_message(message) {
         Some(token) => log_in(None, token, context, logins).await,
         None => failed(context, "the mechanism OAUTHBEARER takes n,, and auth=Bearer TOKEN (RFC 7628)"),
     }
@@ -203,21 +204,6 @@ pub(crate) async fn answer(request: SaslAuthenticateRequest, context: RequestCon
     answer
 }
 
-/// Parses `n,[a=name to act under],` and, between characters 1, `auth=Bearer token` among pairs (RFC 7628).
-fn bearer_token(message: &[u8]) -> Option<&str> {
-    let mut parts = std::str::from_utf8(message).ok()?.split('\x01');
-    parts.next().filter(|header| header.starts_with("n,") && header.ends_with(','))?;
-    let (scheme, token) = parts.find_map(|pair| pair.strip_prefix("auth="))?.split_once(' ')?;
-    Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
-}
-
-/// Parses `[name to act under] NUL name NUL password` (RFC 4616).
-fn name_and_password(message: &[u8]) -> Option<(&str, &str)> {
-    let mut parts = std::str::from_utf8(message).ok()?.split('\0');
-    let (acting, name, password) = (parts.next()?, parts.next()?, parts.next()?);
-    (parts.next().is_none() && (acting.is_empty() || acting == name)).then_some((name, password))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,31 +221,6 @@ mod tests {
             (0, Some(i64::MIN), Some(1)),
         ] {
             assert_eq!(session_lifetime_ms(max_ms, expires_ms, 10_000), expected, "{max_ms}, {expires_ms:?}");
-        }
-    }
-
-    #[test]
-    fn a_plain_message_is_a_name_and_a_password_and_nothing_else() {
-        assert_eq!(name_and_password(b"\0ops\0secret"), Some(("ops", "secret")));
-        assert_eq!(name_and_password(b"ops\0ops\0secret"), Some(("ops", "secret")));
-        for bad in [&b"ops\0secret"[..], b"other\0ops\0secret", b"\0ops\0secret\0more", b"\0\xff\0secret", b""] {
-            assert_eq!(name_and_password(bad), None, "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a_bearer_message_has_a_token_and_may_have_extensions() {
-        for (message, token) in [
-            (&b"n,,\x01auth=Bearer t.o.k\x01\x01"[..], Some("t.o.k")),
-            (b"n,a=ops,\x01host=h\x01auth=bearer t\x01x=y\x01\x01", Some("t")),
-            (b"n,,\x01auth=Basic t\x01\x01", None),
-            (b"n,,\x01auth=Bearer \x01\x01", None),
-            (b"p=tls-exporter,,\x01auth=Bearer t\x01\x01", None),
-            (b"\x01auth=Bearer t\x01\x01", None),
-            (b"n,,\x01\x01", None),
-            (b"\xff", None),
-        ] {
-            assert_eq!(bearer_token(message), token, "{message:?}");
         }
     }
 }

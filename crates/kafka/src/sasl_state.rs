@@ -1,7 +1,6 @@
 //! The mechanisms of SASL, and the progress of a connection's login.
 
-use crate::login::Login;
-use crate::scram::{ScramExchange, ScramMechanism};
+use millstream_net::{Login, ScramExchange, ScramMechanism};
 
 const PLAIN: &str = "PLAIN";
 const OAUTHBEARER: &str = "OAUTHBEARER";

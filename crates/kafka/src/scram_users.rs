@@ -14,12 +14,11 @@ use kafka_protocol::messages::{
     DescribeUserScramCredentialsResponse,
 };
 use kafka_protocol::protocol::StrBytes;
+use millstream_net::{ScramMechanism, ScramUser};
 use millstream_types::Role;
 
 use crate::api_error::ApiError;
-use crate::login::ScramUser;
 use crate::request_context::RequestContext;
-use crate::scram::ScramMechanism;
 
 /// The numbers of the mechanisms in requests.
 const MECHANISMS: [(i8, ScramMechanism); 2] = [(1, ScramMechanism::Sha256), (2, ScramMechanism::Sha512)];

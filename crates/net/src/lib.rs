@@ -25,7 +25,9 @@
 //! An address that fails to log in too often waits: [`LoginThrottle`], which all listeners share. Sockets leave open files for what is
 //! stored: [`raise_open_files`].
 //!
-//! Not here: how a client logs in, what the bytes mean.
+//! Protocols that log in by SASL share its messages and the [`Logins`] of applications.
+//!
+//! Not here: what the bytes mean.
 
 mod connections;
 mod door;
@@ -38,6 +40,7 @@ mod metrics;
 mod open_files;
 mod pending_login;
 mod revocation;
+mod sasl;
 mod shutdown;
 mod tenant_connections;
 mod tenant_room;
@@ -56,6 +59,10 @@ pub use metrics::{Counter, Gauge, Histogram, HistogramCounts, Labels, Metrics};
 pub use open_files::{raise_open_files, with_room};
 pub use pending_login::PendingLogin;
 pub use revocation::{Revocation, Revoker};
+pub use sasl::{
+    ClientFirst, Login, LoginCheck, Logins, ScramCredential, ScramExchange, ScramMechanism, ScramUser, bearer_message,
+    plain_message,
+};
 pub use shutdown::Shutdown;
 pub use tenant_connections::ListenerFull;
 pub use tenant_room::{RoomPermit, TenantRoom};

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use millstream_http::{Authenticator, Listener, Metrics, Serving};
-use millstream_kafka::Logins;
+use millstream_net::Logins;
 use millstream_log::{LogEngine, LogFigures};
 use millstream_net::BoundAddresses;
 use millstream_net::LoginThrottle;

@@ -20,9 +20,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use futures_util::future::BoxFuture;
 use millstream_http::{ApiToken, ApiTokens, Identity, LoopbackApplications, Reach, RoleName, TokenIssuer};
-use millstream_kafka::{Login, LoginCheck, ScramCredential, ScramMechanism, ScramUser};
-use millstream_net::Revocation;
-use millstream_net::{LoginThrottle, RefusedLogin};
+use millstream_net::{
+    Login, LoginCheck, LoginThrottle, Logins, RefusedLogin, Revocation, ScramCredential, ScramMechanism, ScramUser,
+};
 use millstream_store::UserLogin;
 use millstream_types::{PartitionId, StateTopic, TenantId, TopicName, WallClock};
 use millstream_view::{Error, Failure, ViewRuntime, Views, ViewsConfig};
@@ -165,7 +165,7 @@ fn login(Identity { principal, reach, revocation, expires_ms }: Identity) -> Log
 }
 
 /// API tokens as names and passwords.
-impl millstream_kafka::Logins for Tokens {
+impl Logins for Tokens {
     fn open_access(&self) -> Option<Revocation> {
         self.logins.open_access()
     }

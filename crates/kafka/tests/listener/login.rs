@@ -15,12 +15,12 @@ use kafka_protocol::messages::{
     SaslAuthenticateRequest, SaslAuthenticateResponse, SaslHandshakeRequest, TransactionalId,
 };
 use kafka_protocol::protocol::StrBytes;
-use millstream_kafka::{
-    KafkaConfig, Listener, Login, LoginCheck, Logins, ScramCredential, ScramMechanism, ScramUser, Serving,
-};
+use millstream_kafka::{KafkaConfig, Listener, Serving};
 use millstream_log::{Embedded, Log, TopicConfig, Writers};
-use millstream_net::{LoginProtocol, LoginThrottle, RefusedLogin};
-use millstream_net::{Metrics, Revocation};
+use millstream_net::{
+    Login, LoginCheck, LoginProtocol, LoginThrottle, Logins, Metrics, RefusedLogin, Revocation, ScramCredential,
+    ScramMechanism, ScramUser,
+};
 use millstream_types::{
     AccessScope, AuditTrail, Compression, ManualClock, Principal, QuotaConfig, Quotas, Role, Roles, SystemClock,
     TenantId, WallClock as _,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millstream_http::{ApiTokens, RegisteredToken, RoleName};
-use millstream_kafka::{ScramCredential, ScramMechanism};
+use millstream_net::{ScramCredential, ScramMechanism};
 use millstream_types::{AccessScope, StateTopic, TenantId};
 use millstream_view::{DecodeError, Draft, Encoded, InState, View};
 use serde::{Deserialize, Serialize};

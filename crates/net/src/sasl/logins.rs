@@ -1,14 +1,14 @@
 //! The logins that the listener accepts: a trait that the server implements.
 
 use std::fmt;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use millstream_net::RefusedLogin;
-use millstream_net::Revocation;
 use millstream_types::{Principal, TenantId};
 
-use crate::{ScramCredential, ScramMechanism};
+use super::scram::{ScramCredential, ScramMechanism};
+use crate::{RefusedLogin, Revocation};
 
 /// A user with valid credentials.
 #[derive(Debug, Clone)]
@@ -35,7 +35,8 @@ pub struct ScramUser {
 }
 
 impl ScramUser {
-    pub(crate) fn iterations(&self, mechanism: ScramMechanism) -> u32 {
+    /// How often its secret is hashed for `mechanism`.
+    pub fn iterations(&self, mechanism: ScramMechanism) -> u32 {
         match mechanism {
             ScramMechanism::Sha256 => self.sha_256_iterations,
             ScramMechanism::Sha512 => self.sha_512_iterations,

@@ -104,7 +104,7 @@ impl ScramCredential {
 
 /// A login that waits for the client's proof.
 #[derive(Debug)]
-pub(crate) struct ScramExchange {
+pub struct ScramExchange {
     mechanism: ScramMechanism,
     credential: ScramCredential,
     /// The client's header, which its last message repeats.
@@ -115,9 +115,10 @@ pub(crate) struct ScramExchange {
 }
 
 /// The first message of a client.
-pub(crate) struct ClientFirst<'a> {
+#[derive(Debug)]
+pub struct ClientFirst<'a> {
     /// The name of the user.
-    pub(crate) name: String,
+    pub name: String,
     gs2_header: &'a str,
     /// The message without its header.
     bare: &'a str,
@@ -126,7 +127,7 @@ pub(crate) struct ClientFirst<'a> {
 
 impl<'a> ClientFirst<'a> {
     /// Parses `n,[a=NAME],n=NAME,r=NONCE`; a name to act under must be the user's own.
-    pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
+    pub fn parse(message: &'a [u8]) -> Option<Self> {
         let text = std::str::from_utf8(message).ok().filter(|text| text.len() <= FIRST_MAX_BYTES)?;
         let mut parts = text.splitn(3, ',');
         let (binding, acting, bare) = (parts.next()?, parts.next()?, parts.next()?);
@@ -141,7 +142,7 @@ impl<'a> ClientFirst<'a> {
 
 impl ScramExchange {
     /// Begins a login. Returns it with the answer to the client.
-    pub(crate) fn begin(
+    pub fn begin(
         mechanism: ScramMechanism,
         first: &ClientFirst<'_>,
         credential: ScramCredential,
@@ -156,7 +157,7 @@ impl ScramExchange {
 
     /// Checks the client's proof. Returns the answer to the client, which proves the server's knowledge, or `None` if the
     /// client does not know the secret.
-    pub(crate) fn finish(self, message: &[u8]) -> Option<String> {
+    pub fn finish(self, message: &[u8]) -> Option<String> {
         let text = std::str::from_utf8(message).ok()?;
         let (without_proof, proof) = text.rsplit_once(",p=")?;
         let mut attributes = without_proof.split(',');
