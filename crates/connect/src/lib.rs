@@ -32,6 +32,7 @@ mod content_type;
 mod cors;
 mod credential_cache;
 mod error;
+mod framed_io;
 mod http;
 mod ingest;
 mod jwt;

@@ -32,7 +32,7 @@ mod connection;
 mod deliveries;
 mod disconnect;
 mod error_filter;
-mod framed_io;
+mod framing;
 mod handshake;
 mod incoming;
 mod last_will;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_log::KafkaLog;
-use millstream_net::{LoginThrottle, Logins};
 use millstream_net::{
     Admitted, BindError, BoundAddresses, ConnectionLimits, Endpoints, LoginTimeout, Metrics, Protocol, Refusal,
     Shutdown, TransportStream,
 };
+use millstream_net::{LoginThrottle, Logins};
 use millstream_types::{AuditTrail, MemoryBudget, Quotas};
 use tokio::task::JoinSet;
 

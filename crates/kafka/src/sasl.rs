@@ -19,8 +19,8 @@ use kafka_protocol::messages::{
 };
 use kafka_protocol::protocol::StrBytes;
 use millstream_net::{
-    ClientFirst, Login, LoginProtocol, LoginSource, Logins, RefusedLogin, ScramExchange, ScramMechanism, bearer_message,
-    plain_message,
+    ClientFirst, Login, LoginProtocol, LoginSource, Logins, RefusedLogin, ScramExchange, ScramMechanism,
+    bearer_message, plain_message,
 };
 
 use crate::request_context::RequestContext;

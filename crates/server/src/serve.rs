@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use millstream_http::{Authenticator, Listener, Metrics, Serving};
-use millstream_net::Logins;
 use millstream_log::{LogEngine, LogFigures};
 use millstream_net::BoundAddresses;
 use millstream_net::LoginThrottle;
+use millstream_net::Logins;
 use millstream_query::Requests;
 use millstream_store::RiftAccess;
 use millstream_types::{Grant, SystemClock, WallClock, iso_time};

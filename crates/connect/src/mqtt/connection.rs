@@ -16,10 +16,11 @@ use super::adapter::MqttAdapter;
 use super::broker_deliver::More;
 use super::client::Client;
 use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
-use super::framed_io::{FramedIo, Read};
+use super::framing::FramedIo;
 use super::handshake::{AdmittedClient, Entrance, Peer, admit};
 use super::signals::{Signals, end};
 use super::wake_flag::WakeFlag;
+use crate::framed_io::Read;
 
 /// Longest rest between two looks at what is due.
 const REST_MAX: Duration = Duration::from_secs(3_600);

@@ -142,11 +142,7 @@ impl<'a> ClientFirst<'a> {
 
 impl ScramExchange {
     /// Begins a login. Returns it with the answer to the client.
-    pub fn begin(
-        mechanism: ScramMechanism,
-        first: &ClientFirst<'_>,
-        credential: ScramCredential,
-    ) -> (Self, String) {
+    pub fn begin(mechanism: ScramMechanism, first: &ClientFirst<'_>, credential: ScramCredential) -> (Self, String) {
         let nonce = format!("{}{}", first.nonce, STANDARD.encode(random()));
         let (salt, iterations) = (STANDARD.encode(&credential.salt), credential.iterations);
         let answer = format!("r={nonce},s={salt},i={iterations}");
