@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cors::origins;
-use crate::{CommandsConfig, Error, HttpAdapterConfig, MqttConfig};
+use crate::{AmqpConfig, CommandsConfig, Error, HttpAdapterConfig, MqttConfig};
 
 /// Most partitions that a topic may have.
 const PARTITIONS_MAX: u32 = 10_000;
@@ -58,6 +58,8 @@ pub struct ConnectConfig {
     pub http: HttpAdapterConfig,
     /// Settings of the adapter for devices over MQTT.
     pub mqtt: MqttConfig,
+    /// Settings of the listener for AMQP 1.0.
+    pub amqp: AmqpConfig,
     /// Settings of the commands that applications send to devices.
     pub commands: CommandsConfig,
 }
@@ -83,6 +85,7 @@ impl Default for ConnectConfig {
             secrets_max_per_device: 50,
             http: HttpAdapterConfig::default(),
             mqtt: MqttConfig::default(),
+            amqp: AmqpConfig::default(),
             commands: CommandsConfig::default(),
         }
     }
@@ -157,7 +160,8 @@ impl ConnectConfig {
         }
         self.registry_cors()?;
         self.commands.validate()?;
-        self.mqtt.validate()
+        self.mqtt.validate()?;
+        self.amqp.validate()
     }
 }
 

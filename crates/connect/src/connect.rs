@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
-use millstream_net::LoginThrottle;
-use millstream_net::{ClientTrust, Endpoints};
+use millstream_net::{ClientTrust, Endpoints, LoginThrottle, Logins};
 use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::ViewRuntime;
 
 use crate::adapter::HTTP_ADAPTER;
+use crate::amqp::{self, AmqpAdapter, AmqpParts};
 use crate::commands::Commands;
 use crate::connections::{Attempts, Connections, Gauges, LiveDevices};
 use crate::cors::origins;
@@ -41,6 +41,7 @@ pub struct Connect {
     adapter: Arc<HttpAdapter>,
     mqtt: MqttParts,
     mqtt_guests: Guests,
+    amqp: AmqpParts,
     provisioning: Arc<Provisioning>,
     pub(crate) commands: Arc<Commands>,
 }
@@ -125,7 +126,7 @@ impl Connect {
             wall,
             is_required,
             provisioning: provisioning.clone(),
-            throttle,
+            throttle: throttle.clone(),
         };
         let logins = DeviceLogins::new(logins, metrics);
         let totals = Arc::new(Totals::default());
@@ -189,7 +190,21 @@ impl Connect {
             store: SessionStore::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let mqtt_guests = Guests::default();
-        Ok(Self { registry, management, logins, ledger, last_seen, adapter, mqtt, mqtt_guests, provisioning, commands })
+        let amqp =
+            AmqpParts { registry: registry.clone(), streams: streams.clone(), throttle, config: config.amqp.clone() };
+        Ok(Self {
+            registry,
+            management,
+            logins,
+            ledger,
+            last_seen,
+            adapter,
+            mqtt,
+            mqtt_guests,
+            amqp,
+            provisioning,
+            commands,
+        })
     }
 
     /// Returns the registry of tenants, devices and credentials.
@@ -246,6 +261,24 @@ impl Connect {
     ) -> Result<Serving, Error> {
         let adapter = MqttAdapter::new(self.mqtt.clone(), memory, metrics);
         mqtt::listen(endpoints, adapter, &self.mqtt_guests, memory, metrics)
+    }
+
+    /// Listens for applications over AMQP 1.0, which `logins` admits; port 0 takes any free port. Frames in part and connections take
+    /// their bytes from `memory`.
+    ///
+    /// # Errors
+    /// [`Error::OpenToTheNetwork`] if an address is not loopback and nobody has to log in; [`Error::Bind`] if the system refuses.
+    ///
+    /// # Panics
+    /// Outside of an async runtime, and if another AMQP listener counts into the same metrics.
+    pub fn listen_amqp(
+        &self,
+        endpoints: Endpoints,
+        logins: Arc<dyn Logins>,
+        memory: &MemoryBudget,
+        metrics: &Metrics,
+    ) -> Result<Serving, Error> {
+        amqp::listen(endpoints, AmqpAdapter::new(self.amqp.clone(), logins, memory), memory, metrics)
     }
 
     /// Current figures of the plane.

@@ -30,14 +30,25 @@ pub enum Error {
         /// The rule that the value breaks, and the remedy.
         rule: &'static str,
     },
-    /// The system refuses the address of the devices' MQTT listener.
-    #[error("listener 'devices-mqtt' cannot listen on {address}; free the port or choose another address")]
+    /// The system refuses the address of a listener.
+    #[error("listener '{listener}' cannot listen on {address}; free the port or choose another address")]
     Bind {
+        /// The listener.
+        listener: &'static str,
         /// The address that the listener was configured for.
         address: std::net::SocketAddr,
         /// The error of the operating system.
         #[source]
         source: Arc<std::io::Error>,
+    },
+    /// Applications that need not log in could be reached from other machines.
+    #[error(
+        "listener 'amqp' on {address} would take applications without a login from the network; make an API token \
+         (http.tokens in the configuration, or 'millstream token create'), or listen on 127.0.0.1"
+    )]
+    OpenToTheNetwork {
+        /// The address that the listener was configured for.
+        address: std::net::SocketAddr,
     },
     /// The operating system refuses to start a thread.
     #[error("a thread cannot be started")]
@@ -51,7 +62,7 @@ impl Error {
             Self::Registry(source) | Self::Usage(source) | Self::Commands(source) | Self::Presence(source) => {
                 source.code()
             }
-            Self::InvalidSetting { .. } => ErrorCode::Invalid,
+            Self::InvalidSetting { .. } | Self::OpenToTheNetwork { .. } => ErrorCode::Invalid,
             Self::Bind { .. } | Self::Thread(_) => ErrorCode::Internal,
         }
     }

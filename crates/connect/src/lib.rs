@@ -24,6 +24,7 @@
 //! Not here: what a message means (`context`, `query`), where records are kept (`log`).
 
 mod adapter;
+mod amqp;
 mod commands;
 mod config;
 mod connect;
@@ -58,6 +59,7 @@ mod topic_filter;
 mod uplink;
 mod usage;
 
+pub use amqp::AmqpConfig;
 pub use commands::CommandsConfig;
 pub use config::ConnectConfig;
 pub use connect::{Connect, ConnectStats};

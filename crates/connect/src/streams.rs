@@ -46,12 +46,16 @@ pub(crate) struct TenantStreams {
 impl TenantStreams {
     /// The partition that keeps the order of `device`'s messages.
     pub(crate) fn partition(&self, stream: Stream, device: &str) -> &Arc<dyn Partition> {
-        let partitions = match stream {
+        of_device(self.partitions(stream), device)
+    }
+
+    /// The partitions of a stream.
+    pub(crate) fn partitions(&self, stream: Stream) -> &[Arc<dyn Partition>] {
+        match stream {
             Stream::Telemetry => &self.telemetry,
             Stream::Event => &self.event,
             Stream::CommandResponse => &self.response,
-        };
-        of_device(partitions, device)
+        }
     }
 
     /// The partition that keeps the order of commands to `device`.

@@ -79,6 +79,12 @@ impl<K: Eq + Hash + Clone + Debug + Send + Sync + 'static> Board<K> {
         Arc::new(Bell { hung: Some(Box::new(hung)), ..Bell::default() })
     }
 
+    /// As [`Board::hang`], with a bell of an outside consumer (see [`Bell::of_consumer`]).
+    pub fn hang_of_consumer(self: &Arc<Self>, key: K) -> Arc<Bell> {
+        let hung = BoardBell { board: Arc::clone(self), key };
+        Arc::new(Bell { hung: Some(Box::new(hung)), ..Bell::of_consumer() })
+    }
+
     /// Takes the keys that have rung since the last call, in no order.
     pub fn take(&self) -> Vec<K> {
         self.rung.lock().drain().collect()
@@ -108,6 +114,12 @@ impl<K: Eq + Hash + Clone + Debug + Send + Sync> Ring for BoardBell<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bells_of_consumers_hang_on_boards_too() {
+        let board = Board::new(Arc::default());
+        assert!(board.hang_of_consumer(1).is_of_consumer() && !board.hang(2).is_of_consumer());
+    }
 
     #[test]
     fn a_board_tells_once_which_bells_have_rung() {

@@ -31,11 +31,13 @@ pub enum LoginProtocol {
     Kafka,
     /// The Redis protocol, with `AUTH` or `HELLO`.
     Redis,
+    /// AMQP 1.0, with SASL logins.
+    Amqp,
 }
 
 impl LoginProtocol {
     /// All protocols, in the order of the enum.
-    pub const ALL: [Self; 4] = [Self::Http, Self::Mqtt, Self::Kafka, Self::Redis];
+    pub const ALL: [Self; 5] = [Self::Http, Self::Mqtt, Self::Kafka, Self::Redis, Self::Amqp];
 
     /// The name in logs and metrics.
     pub const fn as_str(self) -> &'static str {
@@ -44,6 +46,7 @@ impl LoginProtocol {
             Self::Mqtt => "mqtt",
             Self::Kafka => "kafka",
             Self::Redis => "redis",
+            Self::Amqp => "amqp",
         }
     }
 }

@@ -192,6 +192,9 @@ pub(crate) struct Flags {
     /// Listener of Redis clients, or off [default: 127.0.0.1:6379]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_redis: Option<Door>,
+    /// Listener of applications over AMQP 1.0, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_amqp: Option<Door>,
     /// Listener of applications and console with TLS, or off [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_applications_tls: Option<Door>,
@@ -207,6 +210,9 @@ pub(crate) struct Flags {
     /// Listener of Redis clients with TLS, or off [default: off]
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) listen_redis_tls: Option<Door>,
+    /// Listener of applications over AMQP 1.0 with TLS, or off [default: off]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) listen_amqp_tls: Option<Door>,
     /// The server's certificate for TLS, in PEM
     #[arg(long, value_name = "FILE")]
     pub(crate) tls_certificate: Option<PathBuf>,
@@ -298,11 +304,13 @@ fn flags_as_dict(flags: &Flags) -> anyhow::Result<Dict> {
         ("listen.devices_mqtt", door(flags.listen_devices_mqtt)),
         ("listen.kafka", door(flags.listen_kafka)),
         ("listen.redis", door(flags.listen_redis)),
+        ("listen.amqp", door(flags.listen_amqp)),
         ("listen.applications_tls", door(flags.listen_applications_tls)),
         ("listen.devices_http_tls", door(flags.listen_devices_http_tls)),
         ("listen.devices_mqtt_tls", door(flags.listen_devices_mqtt_tls)),
         ("listen.kafka_tls", door(flags.listen_kafka_tls)),
         ("listen.redis_tls", door(flags.listen_redis_tls)),
+        ("listen.amqp_tls", door(flags.listen_amqp_tls)),
         ("tls.certificate", path(&flags.tls_certificate)),
         ("tls.key", path(&flags.tls_key)),
     ];

@@ -30,6 +30,9 @@ pub(crate) struct Listen {
     /// Clients of the store that speak the Redis protocol: HOST:PORT or `off`. Default 127.0.0.1:6379.
     #[schemars(with = "String")]
     pub(crate) redis: Door,
+    /// Applications over AMQP 1.0: HOST:PORT or `off`. Default off; the usual port is 5672.
+    #[schemars(with = "String")]
+    pub(crate) amqp: Door,
     /// Console, registry, entities, queries, metrics with TLS: HOST:PORT or `off`. Default off.
     #[schemars(with = "String")]
     pub(crate) applications_tls: Door,
@@ -45,6 +48,9 @@ pub(crate) struct Listen {
     /// Clients of the store that speak the Redis protocol with TLS: HOST:PORT or `off`. Default off.
     #[schemars(with = "String")]
     pub(crate) redis_tls: Door,
+    /// Applications over AMQP 1.0 with TLS: HOST:PORT or `off`. Default off; the usual port is 5671.
+    #[schemars(with = "String")]
+    pub(crate) amqp_tls: Door,
     /// Logins a minute that may fail from one client address (IPv6: from a /64 network), over all listeners together;
     /// further ones are refused unchecked. Wrong passwords of devices have it for each auth-id there, and ten times as
     /// many for all. API tokens that are right and logins that were right before always pass. 0 sets no limit. Default 100.
@@ -59,11 +65,13 @@ impl Default for Listen {
             devices_mqtt: Door::loopback(1883),
             kafka: Door::loopback(9092),
             redis: Door::loopback(6379),
+            amqp: Door::Off,
             applications_tls: Door::Off,
             devices_http_tls: Door::Off,
             devices_mqtt_tls: Door::Off,
             kafka_tls: Door::Off,
             redis_tls: Door::Off,
+            amqp_tls: Door::Off,
             login_failures_per_minute: 100,
         }
     }
@@ -134,6 +142,7 @@ pub(crate) struct ListenerEndpoints {
     pub(crate) devices_mqtt: Endpoints,
     pub(crate) kafka: Endpoints,
     pub(crate) redis: Endpoints,
+    pub(crate) amqp: Endpoints,
     /// The certificates, if a listener has an address with TLS.
     pub(crate) tls: Option<ServerTls>,
 }
@@ -152,6 +161,7 @@ impl ListenerEndpoints {
             listen.devices_mqtt_tls,
             listen.kafka_tls,
             listen.redis_tls,
+            listen.amqp_tls,
         ];
         let tls = all_tls.iter().any(|door| *door != Door::Off);
         let load = || ServerTls::load(config.clone(), clock.clone(), metrics).context("TLS cannot be offered");
@@ -172,6 +182,7 @@ impl ListenerEndpoints {
                 .logging_in_by_certificate(),
             kafka: endpoints("listen.kafka", listen.kafka, listen.kafka_tls),
             redis: endpoints("listen.redis", listen.redis, listen.redis_tls),
+            amqp: endpoints("listen.amqp", listen.amqp, listen.amqp_tls),
             tls,
         })
     }
@@ -183,6 +194,7 @@ impl ListenerEndpoints {
             LoginProtocol::Mqtt => !self.devices_mqtt.is_empty(),
             LoginProtocol::Kafka => !self.kafka.is_empty(),
             LoginProtocol::Redis => !self.redis.is_empty(),
+            LoginProtocol::Amqp => !self.amqp.is_empty(),
         };
         LoginProtocol::ALL.into_iter().filter(serving).collect()
     }

@@ -180,6 +180,7 @@ pub(crate) struct Server {
     mqtt: Option<Serving>,
     kafka: Option<millstream_kafka::Serving>,
     redis: Option<millstream_net::Serving>,
+    amqp: Option<millstream_net::Serving>,
     sampling: JoinHandle<()>,
     /// Writes the journal of the built-in log.
     writing: Option<JoinHandle<()>>,
@@ -287,6 +288,10 @@ impl Server {
                 Some(redis::listen(endpoints, config, &planes.tokens, &planes.store, &throttle, &memory, &metrics)?)
             }
         };
+        let amqp = match endpoints.amqp {
+            none if none.is_empty() => None,
+            endpoints => Some(planes.connect.listen_amqp(endpoints, planes.tokens.clone(), &memory, &metrics)?),
+        };
         let certificates = endpoints.tls.map(|tls| tokio::spawn(tls.watch()));
         let (statistics, tokens) = (Arc::clone(&planes.statistics), Arc::clone(&planes.tokens));
         let backups = Arc::clone(&planes.backups);
@@ -321,6 +326,7 @@ impl Server {
             mqtt,
             kafka,
             redis,
+            amqp,
             sampling,
             writing,
             auditing: (audit, auditing),
@@ -344,7 +350,8 @@ impl Server {
         let kafka = self.kafka.as_ref().map(|serving| ("kafka", ["", ""], serving.addresses()));
         let mqtt = self.mqtt.as_ref().map(|serving| ("devices-mqtt", ["mqtt://", "mqtts://"], serving.addresses()));
         let redis = self.redis.as_ref().map(|serving| ("redis", ["redis://", "rediss://"], serving.addresses()));
-        let all = http.chain(kafka).chain(mqtt).chain(redis);
+        let amqp = self.amqp.as_ref().map(|serving| ("amqp", ["amqp://", "amqps://"], serving.addresses()));
+        let all = http.chain(kafka).chain(mqtt).chain(redis).chain(amqp);
         all.map(|(name, schemes, addresses)| ListeningAt { name, schemes, addresses }).collect()
     }
 
@@ -356,6 +363,7 @@ impl Server {
             mqtt,
             kafka,
             redis,
+            amqp,
             sampling,
             writing,
             auditing: (audit, auditing),
@@ -374,11 +382,13 @@ impl Server {
         let mqtt = mqtt.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let kafka = kafka.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         let redis = redis.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
+        let amqp = amqp.into_iter().map(|serving| serving.shut_down(shutdown_timeout));
         tokio::join!(
             futures_util::future::join_all(http),
             futures_util::future::join_all(mqtt),
             futures_util::future::join_all(kafka),
-            futures_util::future::join_all(redis)
+            futures_util::future::join_all(redis),
+            futures_util::future::join_all(amqp)
         );
         sampling.abort();
         audit.close();

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::{Authority, Signed, has_kafka_listener, kafka_arguments, millstream};
 
 const KAFKA: &str = "kafka";
-const LISTENERS: [&str; 5] = ["applications", "devices-http", "devices-mqtt", KAFKA, "redis"];
+const LISTENERS: [&str; 6] = ["applications", "devices-http", "devices-mqtt", KAFKA, "redis", "amqp"];
 
 /// A running `millstream serve` whose listeners each have an address with TLS and one without; killed when dropped.
 #[derive(Debug)]

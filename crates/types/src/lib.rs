@@ -37,7 +37,7 @@ pub use access_scope::AccessScope;
 pub use audit::{AuditEvent, AuditTrail};
 pub use batch::{
     BATCH_HEADER_BYTES, BatchBuilder, BatchError, BatchIter, BatchLimits, HeaderIter, Marker, Producer, RecordBatch,
-    RecordFault, RecordIter, StoredRecord,
+    RecordCursor, RecordFault, RecordIter, StoredRecord,
 };
 pub use calendar::{date_time, iso_time, ms_of};
 pub use clock::{ManualClock, MonotonicClock, SteadyClock, SystemClock, WallClock};

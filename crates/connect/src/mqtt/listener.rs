@@ -21,7 +21,8 @@ pub(crate) fn listen(
     memory: &MemoryBudget,
     metrics: &Metrics,
 ) -> Result<Serving, Error> {
-    let bind = |BindError { address, source }| Error::Bind { address, source: Arc::new(source) };
+    let bind =
+        |BindError { address, source }| Error::Bind { listener: "devices-mqtt", address, source: Arc::new(source) };
     let listener = Listener::bind("devices-mqtt", endpoints).map_err(bind)?;
     let (changed, registry) = watch::channel(0);
     tokio::spawn(Arc::clone(&adapter).watch_registry(changed));

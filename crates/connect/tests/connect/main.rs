@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod admission;
+mod amqp;
+mod amqp_client;
 mod command_http;
 mod command_mqtt;
 mod command_world;

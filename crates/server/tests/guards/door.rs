@@ -30,7 +30,7 @@ pub(crate) fn doors() -> impl Iterator<Item = &'static Door> {
 }
 
 /// The listeners of a server on the built-in log.
-pub(crate) const DOORS: [Door; 5] = [
+pub(crate) const DOORS: [Door; 6] = [
     Door {
         listener: "applications",
         connections_max: "http.connections_max",
@@ -62,6 +62,13 @@ pub(crate) const DOORS: [Door; 5] = [
         connections_max: "store.redis.connections_max",
         hello: b"PING\r\n",
         answer: b"+PONG\r\n",
+    },
+    Door {
+        listener: "amqp",
+        connections_max: "connect.amqp.connections_max",
+        // The header of a login, which is answered by the same with the mechanisms behind it.
+        hello: b"AMQP\x03\x01\x00\x00",
+        answer: b"AMQP\x03\x01\x00\x00\x00\x00",
     },
 ];
 

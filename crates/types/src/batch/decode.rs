@@ -21,7 +21,29 @@ pub struct RecordIter<'a> {
     compressed: Option<Compression>,
 }
 
+/// A place between two records of a batch; see [`RecordIter::cursor`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordCursor {
+    /// Bytes of the records behind it.
+    rest_bytes: usize,
+    left: u32,
+    min_delta: u32,
+}
+
 impl<'a> RecordIter<'a> {
+    /// The place before the next record, to continue from with [`RecordBatch::records_from`] of the same batch.
+    pub fn cursor(&self) -> RecordCursor {
+        RecordCursor { rest_bytes: self.rest.len(), left: self.left, min_delta: self.min_delta }
+    }
+
+    pub(super) fn continued(mut self, cursor: RecordCursor) -> Self {
+        // Of another batch, it leads to nothing.
+        let start = self.rest.len().checked_sub(cursor.rest_bytes).filter(|_| cursor.left <= self.left);
+        let (rest, left) = start.map_or((&[][..], 0), |start| (&self.rest[start..], cursor.left));
+        (self.rest, self.left, self.min_delta) = (rest, left, cursor.min_delta);
+        self
+    }
+
     pub(super) fn new(batch: &'a RecordBatch) -> Self {
         let codec = batch.compression();
         let (rest, count) = match codec {

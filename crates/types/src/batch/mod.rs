@@ -32,7 +32,7 @@ mod varint;
 use bytes::{Bytes, BytesMut};
 
 pub use build::BatchBuilder;
-pub use decode::{HeaderIter, RecordIter};
+pub use decode::{HeaderIter, RecordCursor, RecordIter};
 pub use error::{BatchError, RecordFault};
 pub use header::{BATCH_HEADER_BYTES, Producer};
 pub use limits::BatchLimits;
@@ -226,6 +226,11 @@ impl RecordBatch {
     /// A compressed batch yields one [`BatchError::Compressed`]: inflate it first, once for all readers.
     pub fn records(&self) -> RecordIter<'_> {
         RecordIter::new(self)
+    }
+
+    /// As [`RecordBatch::records`], from the place on at which another iterator of this batch stood.
+    pub fn records_from(&self, cursor: RecordCursor) -> RecordIter<'_> {
+        RecordIter::new(self).continued(cursor)
     }
 
     /// The batch without its records, for a reader that may not see them but must get past them.

@@ -32,6 +32,22 @@ proptest! {
     }
 
     #[test]
+    fn reading_goes_on_from_any_place_between_two_records(records in records(20, 5, any::<i64>()), other in records(20, 5, any::<i64>())) {
+        let [batch, other] = [&records, &other].map(|records| built(records, Offset(3), Compression::None));
+        let mut all = batch.records();
+        let mut place = all.cursor();
+        for (at, expected) in records.iter().enumerate() {
+            let rest: Vec<_> = batch.records_from(place).map(|read| Owned::read(Offset(3), &read.unwrap())).collect();
+            prop_assert_eq!(&rest[..], &records[at..]);
+            // A place of another batch gives records, an error or nothing.
+            other.records_from(place).for_each(drop);
+            prop_assert_eq!(&Owned::read(Offset(3), &all.next().unwrap().unwrap()), expected);
+            place = all.cursor();
+        }
+        prop_assert_eq!(batch.records_from(place).count(), 0);
+    }
+
+    #[test]
     fn a_record_is_found_by_its_offset_and_none_between(records in records(20, 5, any::<i64>()), base in 0..1_u64 << 62) {
         let batch = built(&records, Offset(base), Compression::None);
         for delta in 0..=records.last().unwrap().offset_delta + 1 {

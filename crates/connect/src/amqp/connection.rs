@@ -1,0 +1,199 @@
+//! One connection: a task that reads, answers and sends, all in one place.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millstream_amqp::{Framed, condition, frame, heartbeat, protocol_header};
+use millstream_net::{PendingLogin, Shutdown};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::{Instant, sleep_until};
+
+use super::adapter::AmqpAdapter;
+use super::engine::Engine;
+use super::fault::Fault;
+use super::handshake::{FIRST_FRAMES_MAX_BYTES, log_in};
+use crate::framed_io::{FramedIo, Framing, Measured, Read};
+
+/// Time after which memory that was short is looked for again.
+const RETRY: Duration = Duration::from_millis(500);
+/// Time for a client to close its side once it was told of the end.
+const LEAVE_TIME: Duration = Duration::from_secs(1);
+
+/// The frames of AMQP, and the headers of its protocols.
+pub(super) struct AmqpFraming;
+
+/// A client's socket with its read and write buffers.
+pub(super) type AmqpIo<S> = FramedIo<S, AmqpFraming>;
+
+impl Framing for AmqpFraming {
+    type Fault = Fault;
+    /// Nothing is sent from where it lies.
+    type Message = ();
+
+    fn payload(&(): &()) -> &[u8] {
+        &[]
+    }
+
+    fn measure(bytes: &[u8], limit_bytes: usize) -> Result<Measured, Fault> {
+        // A frame that begins so would have more than a gigabyte.
+        if bytes.first() == Some(&b'A') {
+            return Ok(match protocol_header(bytes) {
+                Ok(None) => Measured::Partial { size_bytes: Some(millstream_amqp::HEADER_BYTES) },
+                Ok(Some(_)) | Err(_) => Measured::Whole,
+            });
+        }
+        Ok(match frame(bytes, limit_bytes)? {
+            Framed::Whole(_) => Measured::Whole,
+            Framed::Partial { size } => Measured::Partial { size_bytes: size },
+        })
+    }
+
+    fn no_memory(size_bytes: usize) -> Fault {
+        Fault::NoMemory { size_bytes }
+    }
+
+    fn slow_reader(limit: Duration) -> Fault {
+        Fault::SlowReader { limit }
+    }
+}
+
+impl AmqpAdapter {
+    pub(super) fn write_limit(&self) -> Duration {
+        Duration::from_millis(self.config.write_timeout_ms)
+    }
+}
+
+/// Serves a client until it goes or commits a fault.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    socket: S,
+    peer: SocketAddr,
+    adapter: Arc<AmqpAdapter>,
+    shutdown: Shutdown,
+    pending: PendingLogin,
+) {
+    let mut io = AmqpIo::new(socket, adapter.buffers.clone(), FIRST_FRAMES_MAX_BYTES);
+    let entered = tokio::select! {
+        biased;
+        entered = Box::pin(log_in(&mut io, &adapter, peer, &pending)) => entered,
+        () = shutdown.clone().begun() => Err(Fault::ShuttingDown),
+    };
+    let login = match entered {
+        Ok(login) => login,
+        Err(fault) => {
+            tracing::info!(%peer, why = %fault, "amqp: connection closed before its login");
+            io.close().await;
+            return;
+        }
+    };
+    io.allow(&login.principal.tenant, adapter.config.frame_max_bytes as usize);
+    let mut connection = Connection { io, engine: Engine::new(Arc::clone(&adapter), login), adapter };
+    let ended = connection.run(shutdown, pending).await;
+    connection.engine.end();
+    if let Err(fault) = ended {
+        let name = &connection.engine.login().principal.name;
+        let container = connection.engine.container_id();
+        tracing::info!(%peer, name, container, why = %fault, "amqp: connection closed");
+        if let Some(condition) = fault.condition() {
+            connection.engine.tell(condition, &fault.to_string(), &mut connection.io.out);
+        }
+    }
+    // If nothing can be sent any more, there is nobody to be told.
+    let _ = connection.io.flush(LEAVE_TIME).await;
+    connection.io.close().await;
+}
+
+struct Connection<S> {
+    io: AmqpIo<S>,
+    engine: Engine,
+    adapter: Arc<AmqpAdapter>,
+}
+
+/// The causes for which a connection ends that do not come over it.
+async fn end(shutdown: Shutdown, pending: PendingLogin, engine: &Engine) -> impl Future<Output = Fault> + use<> {
+    let revocation = engine.login().revocation.clone();
+    async move {
+        let revoked = async {
+            match revocation {
+                Some(revocation) => revocation.revoked().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = shutdown.begun() => Fault::ShuttingDown,
+            () = revoked => Fault::refused(condition::UNAUTHORIZED_ACCESS, "the login has ended"),
+            () = pending.displaced() => Fault::refused(
+                condition::RESOURCE_LIMIT_EXCEEDED,
+                "the listener is full, and of its tenants this one has most connections",
+            ),
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Serves the client until it goes.
+    async fn run(&mut self, shutdown: Shutdown, pending: PendingLogin) -> Result<(), Fault> {
+        let mut ended = pin!(end(shutdown, pending, &self.engine).await);
+        let bell = Arc::clone(self.engine.bell());
+        let config = self.adapter.config.clone();
+        let (idle, frame_limit) =
+            (Duration::from_millis(config.idle_timeout_ms.into()), Duration::from_millis(config.frame_timeout_ms));
+        let (mut heard, mut said) = (Instant::now(), Instant::now());
+        loop {
+            if !self.io.out.is_empty() {
+                self.io.flush(self.adapter.write_limit()).await?;
+                said = Instant::now();
+            }
+            if self.engine.is_closed() {
+                return Ok(());
+            }
+            if let Some(tenant) = self.engine.resolves().cloned() {
+                let resolved = self.adapter.streams.of(&tenant).await;
+                self.engine.resolved(resolved.err().map(|error| error.to_string()));
+            }
+            let engine = &mut self.engine;
+            self.io.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| engine.take(bytes, out))?;
+            self.engine.pump(&mut self.io.out);
+            if !self.io.out.is_empty() || self.engine.resolves().is_some() {
+                continue;
+            }
+            let mut due = heard + idle;
+            if let Some(heartbeat) = self.engine.heartbeat() {
+                due = due.min(said + heartbeat);
+            }
+            if self.engine.is_starved() {
+                due = due.min(Instant::now() + RETRY);
+            }
+            if let Some(begun) = self.io.begun() {
+                due = due.min(Instant::from_std(begun) + frame_limit);
+            }
+            let engine = &mut self.engine;
+            tokio::select! {
+                biased;
+                fault = &mut ended => return Err(fault),
+                read = self.io.read(|bytes: &[u8], out: &mut Vec<u8>| engine.take(bytes, out)) => {
+                    if read? == Read::End {
+                        return Ok(());
+                    }
+                    heard = Instant::now();
+                }
+                () = bell.rung() => self.engine.rung(),
+                () = sleep_until(due) => {
+                    let now = Instant::now();
+                    if self.io.begun().is_some_and(|begun| begun.elapsed() >= frame_limit) {
+                        return Err(Fault::SlowFrame { limit: frame_limit });
+                    }
+                    if now >= heard + idle {
+                        return Err(Fault::Silent { limit: idle });
+                    }
+                    self.engine.retry();
+                    if self.engine.heartbeat().is_some_and(|heartbeat| now >= said + heartbeat) {
+                        heartbeat(&mut self.io.out);
+                    }
+                }
+            }
+        }
+    }
+}
