@@ -13,8 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_http::Problem;
-use millstream_log::Error;
+use millstream_log::{Appended, Error, Reply};
 use millstream_types::{MonotonicClock, Principal, WallClock};
+use tokio::time::timeout;
 
 use crate::commands::Commands;
 use crate::ingest::{AdmittedRun, Envelope, Ingest, Message};
@@ -115,5 +116,29 @@ impl Uplink {
             self.ingest.sender(known, target, caller)?;
         }
         self.streams.of(&caller.tenant).await.map_err(|error| not_taken(&error))
+    }
+
+    /// Has `offer` offer a message once its device is registered, if its gateway may register it, and the tenant's topics are
+    /// resolved; again if a topic was deleted meanwhile.
+    pub(crate) async fn resolve_and_offer<R>(
+        &self,
+        target: DeviceAddress<'_>,
+        caller: &Principal,
+        offer: impl Fn(&TenantStreams) -> Result<R, Unsent>,
+    ) -> Result<(Arc<TenantStreams>, R), Problem> {
+        self.provision(target, caller).await?;
+        let mut streams = self.resolve(target, caller).await?;
+        let mut offered = offer(&streams);
+        if let Err(Unsent::TopicGone(_)) = offered {
+            streams = self.resolve(target, caller).await?;
+            offered = offer(&streams);
+        }
+        Ok((streams, offered?))
+    }
+
+    /// Waits for the log's answer to a message, as long as it may take.
+    pub(crate) async fn judged(&self, verdict: Reply<Appended>) -> Result<(), Problem> {
+        let judged = timeout(self.patience.limit, verdict).await.map_err(|_| self.not_in_time())?;
+        judged.map(drop).map_err(|error| not_taken(&error))
     }
 }

@@ -14,7 +14,6 @@ use bytes::Bytes;
 use millstream_http::{Answer, MoreTime, Problem, Request, Unread};
 use millstream_log::Appended;
 use millstream_types::Principal;
-use tokio::time::timeout;
 
 use super::HttpAdapter;
 use super::message::HttpMessage;
@@ -23,7 +22,6 @@ use super::wait::Waiting;
 use crate::commands;
 use crate::ingest::level_of;
 use crate::metrics::{ProcessingOutcome, TenantMetrics, TtdStatus};
-use crate::refusal::not_taken;
 use crate::sender::DeviceAddress;
 use crate::stream::Stream;
 use crate::streams::TenantStreams;
@@ -158,7 +156,8 @@ impl HttpAdapter {
         let (adapter, caller, more_time) = (self.clone(), caller.clone(), request.more_time());
         Ok(Answer::later(async move {
             let target = named.target();
-            let offered = adapter.resolve_and_offer(&message, target, &caller).await;
+            let offer = |streams: &_| adapter.offer(&message, target, &caller, streams);
+            let offered = adapter.uplink.resolve_and_offer(target, &caller, offer).await;
             let reply = command_reply(&message, target, &caller, message.payload.clone());
             adapter.finish(offered, reply, &caller, &more_time, figures).await
         }))
@@ -197,7 +196,10 @@ impl HttpAdapter {
         figures: Figures,
     ) -> Response {
         let judged = match offered {
-            Ok((streams, Offered { verdict, waiting })) => self.judged(verdict).await.map(|()| (streams, waiting)),
+            Ok((streams, Offered { verdict: None, waiting })) => Ok((streams, waiting)),
+            Ok((streams, Offered { verdict: Some(verdict), waiting })) => {
+                self.uplink.judged(verdict).await.map(|()| (streams, waiting))
+            }
             Err(problem) => Err(problem),
         };
         let (streams, waiting) = match judged {
@@ -216,30 +218,6 @@ impl HttpAdapter {
         let Some(answer) = answer else { return StatusCode::ACCEPTED.into_response() };
         accepted.waited = TtdStatus::Command;
         answer
-    }
-
-    /// Waits for the log's reply, if there is one to come.
-    async fn judged(&self, verdict: Option<millstream_log::Reply<Appended>>) -> Result<(), Problem> {
-        let Some(verdict) = verdict else { return Ok(()) };
-        let judged = timeout(self.uplink.patience.limit, verdict).await.map_err(|_| self.uplink.not_in_time())?;
-        judged.map(drop).map_err(|error| not_taken(&error))
-    }
-
-    /// Resolves the tenant's topics and hands the message to its partition. Registers a device that its gateway may register.
-    async fn resolve_and_offer(
-        &self,
-        message: &HttpMessage<Bytes, String>,
-        target: DeviceAddress<'_>,
-        caller: &Principal,
-    ) -> Result<(Arc<TenantStreams>, Offered), Problem> {
-        self.uplink.provision(target, caller).await?;
-        let mut streams = self.uplink.resolve(target, caller).await?;
-        let mut offered = self.offer(message, target, caller, &streams);
-        if let Err(Unsent::TopicGone(_)) = offered {
-            streams = self.uplink.resolve(target, caller).await?;
-            offered = self.offer(message, target, caller, &streams);
-        }
-        Ok((streams, offered?))
     }
 
     /// Has the message admitted and hands it to its partition.
