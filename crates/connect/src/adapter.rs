@@ -6,6 +6,8 @@ use millstream_types::header;
 pub(crate) const UNAUTHENTICATED: &str = "(unauthenticated)";
 /// The type of the adapter for devices over HTTP, in tenants' settings and in records.
 pub(crate) const HTTP_ADAPTER: &str = "hono-http";
+/// The type of the adapter for LoRaWAN network servers, in tenants' settings and in records.
+pub(crate) const LORA_ADAPTER: &str = "hono-lora";
 /// Says that an MQTT client asked for the message to be retained.
 pub(crate) const OPT_RETAIN: &str = "x-opt-retain";
 /// Says that the message is in telemetry or events as well.

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cors::origins;
-use crate::{AmqpConfig, CommandsConfig, Error, HttpAdapterConfig, MqttConfig};
+use crate::{AmqpConfig, CommandsConfig, Error, HttpAdapterConfig, LoraConfig, MqttConfig};
 
 /// Most partitions that a topic may have.
 const PARTITIONS_MAX: u32 = 10_000;
@@ -56,6 +56,8 @@ pub struct ConnectConfig {
     pub secrets_max_per_device: usize,
     /// Settings of the adapter for devices over HTTP.
     pub http: HttpAdapterConfig,
+    /// Settings of the adapter for LoRaWAN network servers.
+    pub lora: LoraConfig,
     /// Settings of the adapter for devices over MQTT.
     pub mqtt: MqttConfig,
     /// Settings of the listener for AMQP 1.0.
@@ -84,6 +86,7 @@ impl Default for ConnectConfig {
             registry_cors_origin: String::new(),
             secrets_max_per_device: 50,
             http: HttpAdapterConfig::default(),
+            lora: LoraConfig::default(),
             mqtt: MqttConfig::default(),
             amqp: AmqpConfig::default(),
             commands: CommandsConfig::default(),
@@ -160,6 +163,7 @@ impl ConnectConfig {
         }
         self.registry_cors()?;
         self.commands.validate()?;
+        self.lora.validate()?;
         self.mqtt.validate()?;
         self.amqp.validate()
     }

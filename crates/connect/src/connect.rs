@@ -9,7 +9,7 @@ use millstream_net::{ClientTrust, Endpoints, LoginThrottle, Logins};
 use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::ViewRuntime;
 
-use crate::adapter::HTTP_ADAPTER;
+use crate::adapter::{HTTP_ADAPTER, LORA_ADAPTER};
 use crate::amqp::{self, AmqpAdapter, AmqpParts};
 use crate::commands::Commands;
 use crate::connections::{Attempts, Connections, Gauges, LiveDevices};
@@ -19,6 +19,7 @@ use crate::http::{self, HttpAdapter};
 use crate::ingest::Ingest;
 use crate::last_seen::LastSeen;
 use crate::login::{DeviceLogins, DeviceLoginsParts};
+use crate::lora::{self, LoraAdapter};
 use crate::management::Management;
 use crate::metrics::{AdapterMetrics, Totals};
 use crate::mqtt::{self, Guests, MqttAdapter, MqttParts, SessionStore};
@@ -31,7 +32,7 @@ use crate::uplink::{Patience, Uplink};
 use crate::usage::Ledger;
 use crate::{ConnectConfig, Error};
 
-/// The device registry and the HTTP and MQTT adapters of a running process.
+/// The device registry and the HTTP, LoRaWAN and MQTT adapters of a running process.
 pub struct Connect {
     registry: Registry,
     management: Management,
@@ -39,6 +40,7 @@ pub struct Connect {
     ledger: Arc<Ledger>,
     last_seen: Arc<LastSeen>,
     adapter: Arc<HttpAdapter>,
+    lora: Arc<LoraAdapter>,
     mqtt: MqttParts,
     mqtt_guests: Guests,
     amqp: AmqpParts,
@@ -153,6 +155,11 @@ impl Connect {
             origins: origins("connect.http.cors_allowed_origin", &config.http.cors_allowed_origin)?,
             config: config.http.clone(),
         });
+        let meters_lora = Arc::new(AdapterMetrics::new(metrics, LORA_ADAPTER));
+        let uplink_lora =
+            uplink(ingest(LORA_ADAPTER, 0), meters_lora, config.http.send_timeout_ms, "connect.http.send_timeout_ms");
+        let timeout = Duration::from_millis(config.http.request_timeout_ms);
+        let lora = Arc::new(LoraAdapter::new(uplink_lora, config.lora.clone(), timeout, metrics));
         let counted = registry.clone();
         metrics.gauge_fn("hono_tenants_total", "Tenants that are registered.", move || counted.counts().0 as f64);
         let connections = Arc::new(Connections {
@@ -199,6 +206,7 @@ impl Connect {
             ledger,
             last_seen,
             adapter,
+            lora,
             mqtt,
             mqtt_guests,
             amqp,
@@ -217,11 +225,11 @@ impl Connect {
         [self.management.routes(), self.commands.routes()]
     }
 
-    /// The routes of the HTTP adapter and of MQTT over WebSocket, for the listener of devices.
-    pub fn device_routes(&self) -> [Routes; 4] {
+    /// The routes of the HTTP adapter, of LoRaWAN network servers and of MQTT over WebSocket, for the listener of devices.
+    pub fn device_routes(&self) -> [Routes; 5] {
         let [telemetry, events, replies] = http::routes(&self.adapter);
         let mqtt = mqtt::routes(&self.mqtt_guests, self.adapter.limits());
-        [telemetry, events, replies, mqtt]
+        [telemetry, events, replies, lora::routes(&self.lora), mqtt]
     }
 
     /// Authenticates the callers of the device listener.

@@ -1,4 +1,4 @@
-//! Devices speak HTTP and MQTT; we hear records.
+//! Devices speak HTTP and MQTT, LoRaWAN network servers speak for theirs; we hear records.
 //!
 //! [`Connect`] is the registry of tenants, devices and credentials with its management API, and the adapters by which
 //! devices send telemetry and events. What it takes becomes a record of `telemetry.<tenant>` or `event.<tenant>`, under
@@ -39,6 +39,7 @@ mod ingest;
 mod jwt;
 mod last_seen;
 mod login;
+mod lora;
 mod management;
 mod metrics;
 mod mqtt;
@@ -48,6 +49,7 @@ mod period;
 mod presence;
 mod provisioning;
 mod rate_limit;
+mod recent_appends;
 mod refusal;
 mod registry;
 mod sender;
@@ -65,5 +67,6 @@ pub use config::ConnectConfig;
 pub use connect::{Connect, ConnectStats};
 pub use error::Error;
 pub use http::HttpAdapterConfig;
+pub use lora::LoraConfig;
 pub use mqtt::{BrokerConfig, MqttConfig};
 pub use registry::{AuthId, Defaults, Device, DeviceId, ExtRules, ID_MAX_CHARS, IdError, Registry, Tenant};

@@ -29,7 +29,9 @@ use millstream_types::{Offset, StateTopic, TenantId, TopicName};
 use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 use tokio::sync::Semaphore;
 
-pub(crate) use access::{Act, check_device, check_tenant, has_broker, is_declared, may, needs_consumer};
+pub(crate) use access::{
+    Act, check_device, check_tenant, has_broker, is_declared, may, needs_consumer, takes_decoded_payload,
+};
 pub(crate) use certificate::read_certificate;
 pub(crate) use command::{RegistryCommand, RegistryOutcome, RegistryRefusal};
 pub(crate) use credential::{

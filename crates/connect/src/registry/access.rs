@@ -1,7 +1,7 @@
 //! Access rules in the `ext` of a tenant and of a device.
 //!
 //! A tenant's `ext` switches the private space of MQTT clients on or off, declares its topics, and can refuse telemetry
-//! while no consumer reads it. A device's `ext` restricts the topics of the private space that the device may use.
+//! while no consumer reads it, and says how payloads of LoRaWAN devices are stored. A device's `ext` restricts the topics of the private space that the device may use.
 //!
 //! ```json
 //! { "mqtt-access": { "publish": ["house/7/#"], "subscribe": ["house/7/#", "weather/+"] } }
@@ -18,6 +18,7 @@ const BROKER: &str = "mqtt-broker";
 const PRIVATE_TOPICS: &str = "mqtt-private-topics";
 const ACCESS: &str = "mqtt-access";
 const WITHOUT_CONSUMER: &str = "telemetry-without-consumer";
+const LORA_PAYLOAD: &str = "lora-payload";
 
 /// The action of a client on topics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,11 @@ pub(crate) fn needs_consumer(ext: &Object) -> bool {
     ext.get(WITHOUT_CONSUMER).is_some_and(|value| value == "refused")
 }
 
+/// True if a tenant with this `ext` takes the payloads of LoRaWAN devices as its network server has decoded them.
+pub(crate) fn takes_decoded_payload(ext: &Object) -> bool {
+    ext.get(LORA_PAYLOAD).is_some_and(|value| value == "decoded")
+}
+
 /// True if a device with this `ext` may perform the action on all topics of `pattern`. Without a list it may.
 pub(crate) fn may(ext: &Object, act: Act, pattern: &str) -> bool {
     let Some(list) = ext.get(ACCESS).and_then(|access| access.get(act.name())) else { return true };
@@ -61,9 +67,11 @@ pub(crate) fn may(ext: &Object, act: Act, pattern: &str) -> bool {
 
 /// Refuses invalid access members of a tenant.
 pub(crate) fn check_tenant(ext: &Object) -> Result<(), Problem> {
-    for (name, [one, other], default) in
-        [(BROKER, ["on", "off"], "on"), (WITHOUT_CONSUMER, ["kept", "refused"], "kept")]
-    {
+    for (name, [one, other], default) in [
+        (BROKER, ["on", "off"], "on"),
+        (WITHOUT_CONSUMER, ["kept", "refused"], "kept"),
+        (LORA_PAYLOAD, ["raw", "decoded"], "raw"),
+    ] {
         if let Some(value) = ext.get(name).filter(|value| **value != one && **value != other) {
             return Err(Problem::invalid(format!("{name} cannot be this"))
                 .value(value.to_string())
@@ -158,5 +166,15 @@ mod tests {
         check_tenant(&ext(json!({"mqtt-private-topics": ["house/#"]}))).unwrap();
         let problem = check_tenant(&ext(json!({"telemetry-without-consumer": "no"}))).unwrap_err().text();
         assert!(problem.contains("\"kept\" or \"refused\""), "{problem}");
+        for wrong in [json!(true), json!("json")] {
+            let problem = check_tenant(&ext(json!({"lora-payload": wrong}))).unwrap_err().text();
+            assert!(problem.contains("\"raw\" or \"decoded\""), "{problem}");
+        }
+        for (value, expected) in [(json!({}), false), (json!({"lora-payload": "raw"}), false)] {
+            assert_eq!(takes_decoded_payload(&ext(value)), expected);
+        }
+        let decoded = ext(json!({"lora-payload": "decoded"}));
+        check_tenant(&decoded).unwrap();
+        assert!(takes_decoded_payload(&decoded));
     }
 }
