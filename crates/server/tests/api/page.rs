@@ -36,8 +36,9 @@ takes a body.
 ";
 
 /// Sections by tag: heading, and the page that tells more. Further tags follow under their own names.
-const SECTIONS: [(&[&str], &str, &str); 16] = [
+const SECTIONS: [(&[&str], &str, &str); 17] = [
     (&["telemetry", "events", "command-responses", "mqtt"], "Devices", "connect-http.md"),
+    (&["lora"], "LoRaWAN network servers", "connect-lora.md"),
     (&["registry"], "Registry of devices", "connect-http.md"),
     (&["commands"], "Commands to devices", "connect-commands.md"),
     (&["entities"], "Entities and subscriptions (NGSI-v2)", "context.md"),

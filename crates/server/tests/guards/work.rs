@@ -133,7 +133,7 @@ pub(crate) const KINDS: [Kind; 12] = [
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
 /// a row by another door.
-pub(crate) const DOORS_WITHOUT_KIND: [&str; 20] = [
+pub(crate) const DOORS_WITHOUT_KIND: [&str; 21] = [
     "backups",
     // Asks queries, as `queries` does.
     "bullet",
@@ -150,6 +150,8 @@ pub(crate) const DOORS_WITHOUT_KIND: [&str; 20] = [
     // Its fetches and appends are requests.
     "kafka",
     "login",
+    // Its uplinks are requests.
+    "lora",
     "mapping_errors",
     // MQTT over WebSocket: sessions.
     "mqtt",
