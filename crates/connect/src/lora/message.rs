@@ -16,7 +16,7 @@ const FUNCTION_PORT: &str = "function_port";
 const METADATA: &str = "meta_data";
 const ADDITIONAL: &str = "additional_data";
 /// Longest text of `meta_data`, and of `additional_data`, in bytes.
-pub(super) const HEADER_MAX_BYTES: usize = 16 << 10;
+const HEADER_MAX_BYTES: usize = 16 << 10;
 
 /// A message with its payload and headers.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ pub(super) struct LoraMessage {
 /// The parts of an uplink that its record does not have, because they are too large.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct LeftOut {
-    /// Some gateways.
-    pub(super) gateways: bool,
+    /// Some gateways, or all metadata.
+    pub(super) metadata: bool,
     /// The additional data.
     pub(super) additional: bool,
 }
@@ -50,7 +50,7 @@ impl LoraMessage {
                 (payload, provider.content_type())
             }
         };
-        let (metadata, leaves_gateways) = metadata_text(metadata, gateways);
+        let (metadata, is_shortened) = metadata_text(metadata, gateways);
         let additional = Some(Value::Object(rest).to_string());
         let (additional, too_long) = match additional {
             Some(text) if text.len() > HEADER_MAX_BYTES => (None, true),
@@ -63,7 +63,7 @@ impl LoraMessage {
             (ADDITIONAL, additional),
         ];
         let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
-        (Self { payload, content_type, headers }, LeftOut { gateways: leaves_gateways, additional: too_long })
+        (Self { payload, content_type, headers }, LeftOut { metadata: is_shortened, additional: too_long })
     }
 
     /// The envelope of the message, which the network server `caller` has posted to the path `address`.
@@ -102,7 +102,7 @@ impl ingest::Message for LoraMessage {
     }
 }
 
-/// The radio metadata as JSON, with as many gateways as fit; true if not all do.
+/// The radio metadata as JSON, with as many gateways as fit; true if something is left out.
 fn metadata_text(mut metadata: Map<String, Value>, mut gateways: Vec<Value>) -> (Option<String>, bool) {
     let all = gateways.len();
     loop {
@@ -113,8 +113,11 @@ fn metadata_text(mut metadata: Map<String, Value>, mut gateways: Vec<Value>) -> 
             return (None, all > 0);
         }
         let text = serde_json::to_string(&metadata).unwrap_or_default();
-        if text.len() <= HEADER_MAX_BYTES || gateways.is_empty() {
-            return (Some(text).filter(|text| text.len() <= HEADER_MAX_BYTES), gateways.len() < all);
+        if text.len() <= HEADER_MAX_BYTES {
+            return (Some(text), gateways.len() < all);
+        }
+        if gateways.is_empty() {
+            return (None, true);
         }
         gateways.truncate(gateways.len() * 3 / 4);
         metadata.remove("gateways");

@@ -123,7 +123,7 @@ impl LoraAdapter {
         }
         self.uplink.ingest.count_accepted(&meter, Delivery::AtLeastOnce, bytes, took);
         for (is_left_out, case) in
-            [(left_out.gateways, "gateways-left-out"), (left_out.additional, "additional-data-left-out")]
+            [(left_out.metadata, "metadata-left-out"), (left_out.additional, "additional-data-left-out")]
         {
             if is_left_out {
                 self.cases.count(Some(&caller.tenant), case);

@@ -388,9 +388,13 @@ async fn rows_of_too_much_to_tell_are_left_out_and_counted() {
     let metadata = record_of.header("meta_data").unwrap();
     let gateways = json_of(&record_of, "meta_data")["gateways"].as_array().unwrap().len();
     assert!(metadata.len() <= ADDITIONAL_MAX_BYTES && gateways > 200, "{gateways}");
+    let mut endless = chirpstack_v4(0);
+    endless["txInfo"]["modulation"]["lora"]["codeRate"] = json!("4".repeat(ADDITIONAL_MAX_BYTES));
+    let record_of = record(&world, "/chirpstackV4?event=up", &endless).await;
+    assert_eq!((record_of.header("meta_data"), &*record_of.value), (None, &PAYLOAD[..]));
     let text = world.metrics_text();
-    for case in ["additional-data-left-out", "gateways-left-out"] {
-        let counted = format!("millstream_connect_lora_requests_total{{case=\"{case}\",tenant=\"T\"}} 1");
+    for (case, count) in [("additional-data-left-out", 1), ("metadata-left-out", 2)] {
+        let counted = format!("millstream_connect_lora_requests_total{{case=\"{case}\",tenant=\"T\"}} {count}");
         assert!(text.contains(&counted), "{counted}");
     }
     world.stop().await;
