@@ -57,7 +57,7 @@ fn gateways(body: &mut Map<String, Value>) -> Vec<Value> {
     let mut gateways = GATEWAY.read(body, &["DevEUI_uplink", "Lrrs", "Lrr"]);
     let mut best = Map::new();
     put(&mut best, "gateway_id", member(body, &["DevEUI_uplink", "Lrrid"]).cloned());
-    put(&mut best, "rssi", take(body, &["DevEUI_uplink", "LrrRSSI"]).as_ref().and_then(number));
+    put(&mut best, "rss", take(body, &["DevEUI_uplink", "LrrRSSI"]).as_ref().and_then(number));
     put(&mut best, "snr", take(body, &["DevEUI_uplink", "LrrSNR"]).as_ref().and_then(number));
     let mut location = Map::new();
     put(&mut location, "latitude", take(body, &["DevEUI_uplink", "LrrLAT"]).as_ref().and_then(number));

@@ -139,7 +139,7 @@ impl GatewayMembers {
     fn gateway(&self, found: &mut Map<String, Value>) -> Value {
         let mut gateway = Map::new();
         put(&mut gateway, "gateway_id", member(found, self.id).and_then(text).map(Value::from));
-        for (name, at) in [("rssi", self.rssi), ("snr", self.snr), ("channel", self.channel)] {
+        for (name, at) in [("rss", self.rssi), ("snr", self.snr), ("channel", self.channel)] {
             put(&mut gateway, name, take(found, at).as_ref().and_then(number));
         }
         let mut location = Map::new();

@@ -56,9 +56,9 @@ fn goldens() -> [Golden; 5] {
             |number| {
                 let (id, rssi) = (format!("0016c001f15300{number:02x}"), -36 - i64::from(number));
                 match number % 2 {
-                    0 => json!({"gateway_id": id, "rssi": rssi, "snr": 10.5, "channel": number + 2,
+                    0 => json!({"gateway_id": id, "rss": rssi, "snr": 10.5, "channel": number + 2,
                         "location": {"latitude": 52.5, "longitude": -13.25, "altitude": 34}}),
-                    _ => json!({"gateway_id": id, "rssi": rssi, "snr": 10.5}),
+                    _ => json!({"gateway_id": id, "rss": rssi, "snr": 10.5}),
                 }
             },
             json!({"time": "2026-03-01T09:34:15.775023242+00:00",
@@ -74,7 +74,7 @@ fn goldens() -> [Golden; 5] {
                 "adr_enabled": false}),
             |number| {
                 let id = ["030405060708090a", "030405060708090b", "030405060708090c"][number as usize % 3];
-                json!({"gateway_id": id, "rssi": -48, "snr": 9, "channel": 5,
+                json!({"gateway_id": id, "rss": -48, "snr": 9, "channel": 5,
                     "location": {"latitude": 52.375, "longitude": 4.5, "altitude": 10.5}})
             },
             json!({"applicationID": "123", "deviceName": "hall", "txInfo": {"modulation": "LORA"}, "dr": 5,
@@ -87,7 +87,7 @@ fn goldens() -> [Golden; 5] {
             json!(15),
             json!({"bandwidth": 125, "spreading_factor": 7, "coding_rate": "4/6", "frequency": 868.3, "frame_count": 42}),
             |number| {
-                json!({"gateway_id": format!("roof-{number}"), "rssi": -35, "snr": 5.25, "channel": 2,
+                json!({"gateway_id": format!("roof-{number}"), "rss": -35, "snr": 5.25, "channel": 2,
                     "location": {"latitude": 52.5, "longitude": 4.5, "altitude": -2}})
             },
             json!({"end_device_ids": {"device_id": "hall", "application_ids": {"application_id": "climate"},
@@ -103,7 +103,7 @@ fn goldens() -> [Golden; 5] {
             json!(3),
             json!({"bandwidth": 125, "spreading_factor": 12, "coding_rate": "4/5", "frequency": 868.5, "frame_count": 16}),
             |number| {
-                json!({"gateway_id": format!("AA555A000000000{number:X}"), "rssi": -97, "snr": 7.2,
+                json!({"gateway_id": format!("AA555A000000000{number:X}"), "rss": -97, "snr": 7.2,
                     "location": {"latitude": 47.25, "longitude": 8.5}})
             },
             json!({"cmd": "gw", "ts": 1_490_281_111_177_u64, "ack": false}),
@@ -115,7 +115,7 @@ fn goldens() -> [Golden; 5] {
             json!(1),
             json!({"spreading_factor": 7, "frame_count": 7_011, "adr_enabled": true}),
             |number| {
-                let mut gateway = json!({"gateway_id": format!("080400{number:02}"), "rssi": -60.5, "snr": 9.75});
+                let mut gateway = json!({"gateway_id": format!("080400{number:02}"), "rss": -60.5, "snr": 9.75});
                 if number == 0 {
                     gateway["location"] = json!({"latitude": 48.875, "longitude": 2.333673});
                 }

@@ -37,8 +37,19 @@ pub(crate) fn paste(block: &str, server: &impl Server, dir: &Path) -> String {
 type Guide = fn(&Process, &Path);
 
 /// The guides that need a server with its defaults, and no other client than curl, kcat, redis-cli and the command line.
-const GUIDES: [Guide; 10] =
-    [readme, log, devices, queries, entities, history, subscriptions, store, crate::jobs::the_guide_to_jobs, backup];
+const GUIDES: [Guide; 11] = [
+    readme,
+    log,
+    devices,
+    lora,
+    queries,
+    entities,
+    history,
+    subscriptions,
+    store,
+    crate::jobs::the_guide_to_jobs,
+    backup,
+];
 
 /// Follows a guide on a server of its own.
 pub(crate) fn alone(guide: Guide) {
@@ -116,6 +127,27 @@ fn devices(process: &Process, dir: &Path) {
 #[test]
 fn the_commands_of_the_guide_to_devices_over_http_run() {
     alone(devices);
+}
+
+fn lora(process: &Process, dir: &Path) {
+    let outputs = pasted("docs/connect-lora.md", process, dir);
+    let [_, registered, header, sent, _] = outputs.as_slice() else {
+        panic!("docs/connect-lora.md has {} blocks", outputs.len())
+    };
+    assert!(registered.contains(r#"{"id":"70B3D57ED0000A1F"}"#), "{registered}");
+    assert_eq!((header.as_str(), sent.as_str()), ("Authorization: Basic bnNAYWNtZTpodXNo\n", ""));
+    let tail = "curl -sS --fail-with-body 'http://127.0.0.1:8000/api/streams/telemetry.acme?from=earliest'";
+    let page: serde_json::Value = serde_json::from_str(&paste(tail, process, dir)).unwrap();
+    let record = &page["records"][0];
+    assert_eq!(
+        (record["key"].as_str(), record["headers"]["function_port"].as_str()),
+        (Some("70B3D57ED0000A1F"), Some("7"))
+    );
+}
+
+#[test]
+fn the_commands_of_the_guide_to_lorawan_run() {
+    alone(lora);
 }
 
 fn queries(process: &Process, dir: &Path) {
