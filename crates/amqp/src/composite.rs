@@ -1,7 +1,7 @@
 //! Described lists of fields: performatives, termini, outcomes and sections.
 
 use crate::Error;
-use crate::items::{Items, Map, Multiple};
+use crate::value::{Items, Map, Multiple};
 use crate::value::{Symbol, Timestamp, Value};
 use crate::write::{self, FieldWriter};
 
@@ -78,7 +78,7 @@ macro_rules! composite {
             const DESCRIPTOR: u64 = $descriptor;
 
             #[allow(unused_mut, unused_variables, reason = "some have no fields")]
-            fn read(fields: $crate::items::Items<'a>) -> Result<Self, $crate::Error> {
+            fn read(fields: $crate::value::Items<'a>) -> Result<Self, $crate::Error> {
                 let mut fields = $crate::composite::FieldReader::new(stringify!($name), fields.values());
                 Ok(Self { $($field: fields.next(stringify!($field), composite!(@default $($default)?))?,)* })
             }
@@ -205,45 +205,4 @@ pub(crate) fn read_composite<'a, T: Composite<'a>>(value: Value<'a>) -> Option<T
         Value::Described(described) if described.descriptor == T::DESCRIPTOR => T::read(described.fields().ok()?).ok(),
         _ => None,
     }
-}
-
-/// The names that stand for numbers of types.
-const NAMES: [(&str, u64); 32] = [
-    ("amqp:open:list", 0x10),
-    ("amqp:begin:list", 0x11),
-    ("amqp:attach:list", 0x12),
-    ("amqp:flow:list", 0x13),
-    ("amqp:transfer:list", 0x14),
-    ("amqp:disposition:list", 0x15),
-    ("amqp:detach:list", 0x16),
-    ("amqp:end:list", 0x17),
-    ("amqp:close:list", 0x18),
-    ("amqp:error:list", 0x1d),
-    ("amqp:received:list", 0x23),
-    ("amqp:accepted:list", 0x24),
-    ("amqp:rejected:list", 0x25),
-    ("amqp:released:list", 0x26),
-    ("amqp:modified:list", 0x27),
-    ("amqp:source:list", 0x28),
-    ("amqp:target:list", 0x29),
-    ("amqp:coordinator:list", 0x30),
-    ("amqp:sasl-mechanisms:list", 0x40),
-    ("amqp:sasl-init:list", 0x41),
-    ("amqp:sasl-challenge:list", 0x42),
-    ("amqp:sasl-response:list", 0x43),
-    ("amqp:sasl-outcome:list", 0x44),
-    ("amqp:header:list", 0x70),
-    ("amqp:delivery-annotations:map", 0x71),
-    ("amqp:message-annotations:map", 0x72),
-    ("amqp:properties:list", 0x73),
-    ("amqp:application-properties:map", 0x74),
-    ("amqp:data:binary", 0x75),
-    ("amqp:amqp-sequence:list", 0x76),
-    ("amqp:amqp-value:*", 0x77),
-    ("amqp:footer:map", 0x78),
-];
-
-/// The number of the type with this name; 0 if it is not known.
-pub(crate) fn descriptor_of(name: &str) -> u64 {
-    NAMES.iter().find(|(known, _)| *known == name).map_or(0, |(_, number)| *number)
 }

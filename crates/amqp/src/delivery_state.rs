@@ -1,7 +1,7 @@
 //! The states of a delivery (AMQP 1.0, section 3.4), and errors (section 2.8.14).
 
 use crate::composite::{Composite, Field, composite, read_composite};
-use crate::items::Map;
+use crate::value::Map;
 use crate::value::{Described, Symbol, Value};
 use crate::write;
 

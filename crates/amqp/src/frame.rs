@@ -2,8 +2,8 @@
 
 use crate::Error;
 use crate::performative::Performative;
-use crate::reader::Reader;
 use crate::sasl::Sasl;
+use crate::value::Reader;
 use crate::value::Value;
 use crate::write;
 

@@ -17,15 +17,15 @@
 //!
 //! Not here: sockets, sessions, links and credit, logins, and the meaning of addresses (`connect`, `load`).
 
+mod builders;
 mod composite;
 pub mod condition;
 mod delivery_state;
+mod descriptor;
 mod error;
 mod frame;
-mod items;
 mod message;
 mod performative;
-mod reader;
 mod sasl;
 mod terminus;
 #[cfg(test)]
@@ -33,15 +33,15 @@ mod tests;
 mod value;
 pub mod write;
 
+pub use builders::{MapBuilder, SymbolsBuilder};
 pub use delivery_state::{Accepted, DeliveryState, ErrorInfo, Modified, Received, Rejected, Released};
 pub use error::Error;
 pub use frame::{
     Body, FRAME_MIN_MAX_BYTES, Frame, Framed, HEADER_BYTES, ProtocolHeader, frame, heartbeat, protocol_header,
     write_frame, write_sasl,
 };
-pub use items::{Array, Items, Map, MapBuilder, Multiple, SymbolsBuilder};
 pub use message::{Content, Header, Message, MessageDraft, Properties};
 pub use performative::{Attach, Begin, Close, Detach, Disposition, End, Flow, Open, Performative, Transfer};
 pub use sasl::{Sasl, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, SaslResponse};
 pub use terminus::{Coordinator, Source, Target, TargetTerminus};
-pub use value::{Described, Symbol, Timestamp, Value};
+pub use value::{Array, Described, Items, Map, Multiple, Symbol, Timestamp, Value};

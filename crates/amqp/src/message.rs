@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use crate::Error;
 use crate::composite::{Composite, composite};
-use crate::items::Map;
-use crate::reader::Reader;
+use crate::value::Map;
+use crate::value::Reader;
 use crate::value::{Described, Symbol, Timestamp, Value};
 use crate::write;
 

@@ -3,9 +3,9 @@
 use crate::Error;
 use crate::composite::{Composite, composite};
 use crate::delivery_state::{DeliveryState, ErrorInfo};
-use crate::items::{Map, Multiple};
 use crate::terminus::{Source, TargetTerminus};
 use crate::value::{Described, Symbol};
+use crate::value::{Map, Multiple};
 
 composite! {
     /// Opens a connection.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use crate::composite::{Composite, composite};
-use crate::items::Multiple;
+use crate::value::Multiple;
 use crate::value::{Described, Symbol};
 
 composite! {

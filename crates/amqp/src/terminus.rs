@@ -2,7 +2,7 @@
 
 use crate::composite::{Composite, Field, composite, read_composite};
 use crate::delivery_state::DeliveryState;
-use crate::items::{Map, Multiple};
+use crate::value::{Map, Multiple};
 use crate::value::{Symbol, Value};
 
 composite! {

@@ -81,12 +81,12 @@ fn values_of_every_encoding_are_read() {
         (&[0x00, 0x53, 0x24, 0x45], Value::Described(Described { descriptor: 0x24, encoded: &[0x45] })),
     ];
     for (encoded, expected) in rows {
-        let mut reader = reader::Reader::new(encoded);
+        let mut reader = value::Reader::new(encoded);
         assert_eq!((reader.value(), reader.is_empty()), (Ok(expected), true), "{encoded:?}");
-        let mut reader = reader::Reader::new(encoded);
+        let mut reader = value::Reader::new(encoded);
         assert_eq!((reader.skip(), reader.is_empty()), (Ok(()), true), "{encoded:?}");
         for cut in 0..encoded.len() {
-            assert!(reader::Reader::new(&encoded[..cut]).value().is_err(), "{encoded:?} up to {cut}");
+            assert!(value::Reader::new(&encoded[..cut]).value().is_err(), "{encoded:?} up to {cut}");
         }
     }
 }
@@ -113,7 +113,7 @@ fn bytes_that_break_a_rule_are_refused_with_it() {
         (&[], "before its bytes do"),
     ];
     for (encoded, rule) in rows {
-        let refused = reader::Reader::new(encoded).value().unwrap_err().to_string();
+        let refused = value::Reader::new(encoded).value().unwrap_err().to_string();
         assert!(refused.contains(rule), "{encoded:?}: {refused}");
     }
 }
@@ -122,10 +122,10 @@ fn bytes_that_break_a_rule_are_refused_with_it() {
 fn a_value_that_is_nested_without_end_costs_neither_stack_nor_time() {
     // A million descriptors, one inside of the other, and as many lists.
     let described = [0x00, 0x53, 0x24].repeat(1_000_000);
-    assert!(reader::Reader::new(&described).value().is_err());
+    assert!(value::Reader::new(&described).value().is_err());
     let mut lists = [0xD0, 0x10, 0, 0, 0, 0, 0, 0, 1].repeat(100_000);
     lists[1..5].copy_from_slice(&(900_000_u32 - 5).to_be_bytes());
-    let mut reader = reader::Reader::new(&lists);
+    let mut reader = value::Reader::new(&lists);
     assert!(matches!(reader.value(), Ok(Value::List(items)) if items.len() == 1));
 }
 
@@ -359,7 +359,7 @@ fn read_all(bytes: &[u8]) {
     if let Ok(message) = Message::read(bytes) {
         message.application_properties.entries().for_each(drop);
     }
-    if let Ok(value) = reader::Reader::new(bytes).value() {
+    if let Ok(value) = value::Reader::new(bytes).value() {
         walk(value, 8);
     }
 }
@@ -432,7 +432,7 @@ proptest! {
     fn any_value_comes_back(written in value()) {
         let mut bytes = Vec::new();
         written.write(&mut bytes);
-        let mut reader = reader::Reader::new(&bytes);
+        let mut reader = value::Reader::new(&bytes);
         prop_assert_eq!(OwnedValue::of(reader.value().unwrap()), written);
         prop_assert!(reader.is_empty());
     }

@@ -18,6 +18,7 @@ mod config;
 mod connection;
 mod engine;
 mod fault;
+mod framing;
 mod handshake;
 mod link;
 mod listener;

@@ -25,6 +25,8 @@ pub struct Process {
     pub mqtt: SocketAddr,
     /// The address of the listener for Redis clients.
     pub redis: SocketAddr,
+    /// The address of the listener for applications over AMQP 1.0.
+    pub amqp: SocketAddr,
 }
 
 /// Two addresses that no other process listens on or calls from: each process has a loopback address of its own, while
@@ -101,7 +103,7 @@ impl Process {
             .args(["--listen-applications", &applications.to_string()])
             .args(["--listen-devices-http", &devices.to_string()])
             .args(["--listen-devices-mqtt", "127.0.0.1:0"])
-            .args(["--listen-redis", "127.0.0.1:0"])
+            .args(["--listen-redis", "127.0.0.1:0", "--listen-amqp", "127.0.0.1:0"])
             .args(["--set", "logging.level=warn"])
             // A disk or a processor that stalls under other tests must not refuse a login or a message.
             .args(["--set", "connect.http.send_timeout_ms=60000", "--set", "connect.mqtt.send_timeout_ms=60000"])
@@ -125,7 +127,8 @@ impl Process {
         let kafka = if on_kafka { SocketAddr::from(([127, 0, 0, 1], 1)) } else { listening("kafka") };
         let mqtt = listening("devices-mqtt");
         let redis = listening("redis");
-        Self { child, applications, devices, kafka, mqtt, redis }
+        let amqp = listening("amqp");
+        Self { child, applications, devices, kafka, mqtt, redis, amqp }
     }
 
     /// `kill -9`.

@@ -1,6 +1,7 @@
 //! The state that all connections share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use millstream_net::{Login, LoginThrottle, Logins};
 use millstream_types::{MemoryBudget, Role, TopicKind};
@@ -37,6 +38,11 @@ impl AmqpAdapter {
         let AmqpParts { registry, streams, throttle, config } = parts;
         let buffers = memory.share("connect.amqp.buffers_max_bytes", config.buffers_max_bytes as u64);
         Arc::new(Self { registry, streams, throttle, logins, config, queues: StreamQueues::default(), buffers })
+    }
+
+    /// Time for a client to read what is sent to it.
+    pub(super) fn write_limit(&self) -> Duration {
+        Duration::from_millis(self.config.write_timeout_ms)
     }
 
     /// True if the tenant is registered.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millstream_amqp::{Framed, condition, frame, heartbeat, protocol_header};
+use millstream_amqp::{condition, heartbeat};
 use millstream_net::{PendingLogin, Shutdown};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
@@ -13,57 +13,14 @@ use tokio::time::{Instant, sleep_until};
 use super::adapter::AmqpAdapter;
 use super::engine::Engine;
 use super::fault::Fault;
-use super::handshake::{FIRST_FRAMES_MAX_BYTES, log_in};
-use crate::framed_io::{FramedIo, Framing, Measured, Read};
+use super::framing::AmqpIo;
+use super::handshake::{LOGIN_FRAME_MAX_BYTES, log_in};
+use crate::framed_io::Read;
 
 /// Time after which memory that was short is looked for again.
 const RETRY: Duration = Duration::from_millis(500);
 /// Time for a client to close its side once it was told of the end.
 const LEAVE_TIME: Duration = Duration::from_secs(1);
-
-/// The frames of AMQP, and the headers of its protocols.
-pub(super) struct AmqpFraming;
-
-/// A client's socket with its read and write buffers.
-pub(super) type AmqpIo<S> = FramedIo<S, AmqpFraming>;
-
-impl Framing for AmqpFraming {
-    type Fault = Fault;
-    /// Nothing is sent from where it lies.
-    type Message = ();
-
-    fn payload(&(): &()) -> &[u8] {
-        &[]
-    }
-
-    fn measure(bytes: &[u8], limit_bytes: usize) -> Result<Measured, Fault> {
-        // A frame that begins so would have more than a gigabyte.
-        if bytes.first() == Some(&b'A') {
-            return Ok(match protocol_header(bytes) {
-                Ok(None) => Measured::Partial { size_bytes: Some(millstream_amqp::HEADER_BYTES) },
-                Ok(Some(_)) | Err(_) => Measured::Whole,
-            });
-        }
-        Ok(match frame(bytes, limit_bytes)? {
-            Framed::Whole(_) => Measured::Whole,
-            Framed::Partial { size } => Measured::Partial { size_bytes: size },
-        })
-    }
-
-    fn no_memory(size_bytes: usize) -> Fault {
-        Fault::NoMemory { size_bytes }
-    }
-
-    fn slow_reader(limit: Duration) -> Fault {
-        Fault::SlowReader { limit }
-    }
-}
-
-impl AmqpAdapter {
-    pub(super) fn write_limit(&self) -> Duration {
-        Duration::from_millis(self.config.write_timeout_ms)
-    }
-}
 
 /// Serves a client until it goes or commits a fault.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
@@ -73,7 +30,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     shutdown: Shutdown,
     pending: PendingLogin,
 ) {
-    let mut io = AmqpIo::new(socket, adapter.buffers.clone(), FIRST_FRAMES_MAX_BYTES);
+    let mut io = AmqpIo::new(socket, adapter.buffers.clone(), LOGIN_FRAME_MAX_BYTES);
     let entered = tokio::select! {
         biased;
         entered = Box::pin(log_in(&mut io, &adapter, peer, &pending)) => entered,

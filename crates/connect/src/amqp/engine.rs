@@ -485,7 +485,8 @@ impl Engine {
     }
 
     /// Detaches a link whose queue cannot go on.
-    fn break_off(&mut self, (channel, handle): LinkKey, why: &str, out: &mut Vec<u8>) {
+    fn break_off(&mut self, link: LinkKey, why: &str, out: &mut Vec<u8>) {
+        let (channel, handle) = link;
         let Some(session) = self.sessions.get_mut(&channel) else { return };
         if let Some(link) = session.links.get(&handle) {
             // A topic may have been deleted, and made anew.

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use millstream_amqp::{
-    Body, FRAME_MIN_MAX_BYTES, Framed, HEADER_BYTES, ProtocolHeader, Sasl, SaslChallenge, SaslInit, SaslMechanisms,
-    SaslOutcome, Symbol, SymbolsBuilder, condition, frame, protocol_header, write_sasl,
+    Body, Framed, HEADER_BYTES, ProtocolHeader, Sasl, SaslChallenge, SaslInit, SaslMechanisms, SaslOutcome, Symbol,
+    SymbolsBuilder, condition, frame, protocol_header, write_sasl,
 };
 use millstream_net::{
     ClientFirst, Login, LoginProtocol, LoginSource, PendingLogin, RefusedLogin, Revocation, ScramExchange,
@@ -15,8 +15,8 @@ use millstream_types::{AccessScope, Principal, Roles, TenantId};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::adapter::AmqpAdapter;
-use super::connection::AmqpIo;
 use super::fault::Fault;
+use super::framing::AmqpIo;
 use crate::framed_io::Read;
 
 /// Largest frame of a login: a token of an identity provider fits.
@@ -110,17 +110,9 @@ async fn next<S: AsyncRead + AsyncWrite + Unpin>(
     io: &mut AmqpIo<S>,
     size: impl Fn(&[u8]) -> Result<usize, Fault>,
 ) -> Result<Vec<u8>, Fault> {
-    let mut found = None;
-    let mut take = |bytes: &[u8], _: &mut Vec<u8>| {
-        if found.is_some() || bytes.is_empty() {
-            return Ok(0);
-        }
-        let size = size(bytes)?;
-        found = bytes.get(..size).filter(|found| !found.is_empty()).map(<[u8]>::to_vec);
-        Ok(size)
-    };
-    io.take_held(&mut take)?;
-    while found.is_none() {
+    let mut is_held = true;
+    loop {
+        let mut found = None;
         let mut take = |bytes: &[u8], _: &mut Vec<u8>| {
             if found.is_some() || bytes.is_empty() {
                 return Ok(0);
@@ -129,11 +121,18 @@ async fn next<S: AsyncRead + AsyncWrite + Unpin>(
             found = bytes.get(..size).filter(|found| !found.is_empty()).map(<[u8]>::to_vec);
             Ok(size)
         };
-        if io.read(&mut take).await? == Read::End && found.is_none() {
-            return Err(Fault::NoLogin("the client has left".to_owned()));
+        let has_left = if std::mem::take(&mut is_held) {
+            io.take_held(&mut take)?;
+            false
+        } else {
+            io.read(&mut take).await? == Read::End
+        };
+        match found {
+            Some(found) => return Ok(found),
+            None if has_left => return Err(Fault::NoLogin("the client has left".to_owned())),
+            None => {}
         }
     }
-    found.ok_or_else(|| Fault::NoLogin("the client has left".to_owned()))
 }
 
 async fn by_sasl<S: AsyncRead + AsyncWrite + Unpin>(
@@ -253,7 +252,3 @@ async fn challenge<S: AsyncRead + AsyncWrite + Unpin>(
     })
     .await
 }
-
-/// The largest frame before the login and until both sides have opened.
-pub(super) const FIRST_FRAMES_MAX_BYTES: usize =
-    if LOGIN_FRAME_MAX_BYTES > FRAME_MIN_MAX_BYTES { LOGIN_FRAME_MAX_BYTES } else { FRAME_MIN_MAX_BYTES };

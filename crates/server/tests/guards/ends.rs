@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use millstream_testkit::{Process, ask, eventually, has_kafka_listener, open};
 use serde_json::{Value, json};
 
+use crate::amqp;
 use crate::work::KINDS;
 
 /// An idle machine ends everything within two seconds; this allows for a busy one.
@@ -45,7 +46,7 @@ struct Work {
 }
 
 const KAFKA_FETCH: &str = "fetch of Kafka that waits";
-const WORK: [Work; 17] = [
+const WORK: [Work; 18] = [
     Work { kind: "request", what: "body that does not come", start: slow_body },
     Work { kind: "request", what: KAFKA_FETCH, start: kafka_fetch },
     Work { kind: "request", what: "wait for the end of a job", start: wait_for_job },
@@ -63,6 +64,7 @@ const WORK: [Work; 17] = [
     Work { kind: "topic", what: "tail", start: tail },
     Work { kind: "session", what: "messages without acknowledgement", start: session },
     Work { kind: "pub/sub subscriber", what: "subscriber", start: subscriber },
+    Work { kind: "receiver", what: "receiver over AMQP", start: receiver },
 ];
 
 /// The work that servers of this log take.
@@ -360,6 +362,13 @@ fn session(process: &Process) -> Running {
     }
     deaf.read_exact(&mut [0]).unwrap();
     Running { _open: vec![deaf.into(), publisher.into()], path: None }
+}
+
+fn receiver(process: &Process) -> Running {
+    let (mut socket, mut wanted) = (connect(process.amqp), Vec::new());
+    amqp::receive(&mut wanted, "telemetry/acme", 1);
+    amqp::enter(&mut socket, &wanted, 1).unwrap();
+    Running::of(socket)
 }
 
 fn subscriber(process: &Process) -> Running {

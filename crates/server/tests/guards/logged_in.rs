@@ -2,9 +2,9 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use millstream_amqp::{HEADER_BYTES, ProtocolHeader, Sasl, SaslInit, Symbol, write_sasl};
 use millstream_testkit::TlsServer;
 
+use crate::amqp;
 use crate::door::{Clients, Connection, WAYS, doors};
 use crate::work::{Accounts, PASSWORD};
 
@@ -76,7 +76,12 @@ fn enter(
             &mut *client,
             &[(format!("AUTH {token} {secret}\r\n").as_bytes(), b"+OK\r\n"), (b"PING\r\n", b"+PONG\r\n")],
         ),
-        "amqp" => amqp(&mut *client, token, secret),
+        "amqp" => {
+            let mut wanted = Vec::new();
+            amqp::log_in(&mut wanted, token, secret);
+            amqp::receive(&mut wanted, &format!("telemetry/{tenant}"), 1);
+            client.write_all(&wanted).is_ok() && amqp::let_in(&mut *client, 1).is_ok()
+        }
         other => panic!("{other} has no login here"),
     };
     is_in.then_some(client)
@@ -102,28 +107,6 @@ fn kafka(client: &mut dyn Connection, token: &str, secret: &str) -> bool {
         // The error code stands behind the correlation id.
         answer.is_ok_and(|answer| answer[4..6] == [0, 0])
     })
-}
-
-/// Logs in by PLAIN; true if the server answers with the header of AMQP.
-fn amqp(client: &mut dyn Connection, token: &str, secret: &str) -> bool {
-    let (mut login, answer) = (ProtocolHeader::Sasl.bytes().to_vec(), format!("\0{token}\0{secret}"));
-    let init = SaslInit { mechanism: Symbol("PLAIN"), initial_response: Some(answer.as_bytes()), hostname: None };
-    write_sasl(&mut login, &Sasl::Init(init));
-    login.extend_from_slice(&ProtocolHeader::Amqp.bytes());
-    let read = |client: &mut dyn Connection, bytes: usize| {
-        let mut answer = vec![0; bytes];
-        client.read_exact(&mut answer).map(|()| answer)
-    };
-    let answers = client.write_all(&login).and_then(|()| {
-        let header = read(client, HEADER_BYTES)?;
-        // The mechanisms, and the outcome.
-        for _ in 0..2 {
-            let size = read(client, 4)?;
-            read(client, u32::from_be_bytes([size[0], size[1], size[2], size[3]]) as usize - 4)?;
-        }
-        Ok((header, read(client, HEADER_BYTES)?))
-    });
-    answers.is_ok_and(|(sasl, amqp)| sasl == ProtocolHeader::Sasl.bytes() && amqp == ProtocolHeader::Amqp.bytes())
 }
 
 fn read_frame(client: &mut dyn Connection) -> std::io::Result<Vec<u8>> {

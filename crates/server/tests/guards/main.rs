@@ -4,6 +4,7 @@
 //! `every_door_by_which_work_can_be_started_has_a_kind_with_a_row`, a kind of work without an end `every_kind_of_work_has_an_end`.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod amqp;
 mod before_login;
 mod door;
 mod ends;

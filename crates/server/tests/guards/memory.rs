@@ -6,6 +6,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
 
+use crate::amqp;
 use crate::providers::{Behaviour, Provider};
 use crate::work::KINDS;
 
@@ -42,7 +43,7 @@ pub(crate) const SETTINGS: [&str; 20] = [
 type Press = fn(&Process) -> Vec<TcpStream>;
 
 /// Each kind with its press, and whether the gate runs it.
-const PRESSES: [(&str, Press, bool); 12] = [
+const PRESSES: [(&str, Press, bool); 13] = [
     ("request", requests, true),
     ("query", queries, true),
     ("kept query", kept_queries, false),
@@ -55,6 +56,7 @@ const PRESSES: [(&str, Press, bool); 12] = [
     ("session", sessions, false),
     ("token", tokens, false),
     ("pub/sub subscriber", subscribers, true),
+    ("receiver", receivers, true),
 ];
 
 #[test]
@@ -347,6 +349,29 @@ fn tokens(process: &Process) -> Vec<TcpStream> {
     assert_eq!(answers.take_while(|status| *status == 201).count(), 999, "and root");
     let line = format!("GET /api/tokens HTTP/1.1\r\nhost: localhost\r\nauthorization: {bearer}\r\n\r\n");
     let open = many(process.applications, 100, |_| line.clone().into_bytes());
+    settle(process);
+    open
+}
+
+/// Receivers that take nothing of what comes, on as many links as they get.
+fn receivers(process: &Process) -> Vec<TcpStream> {
+    let put = |method: &str, path: &str, body: Value| {
+        let answer = ask(process.applications, method, path, &[JSON], body.to_string().as_bytes());
+        assert!(matches!(answer.status, 201 | 204), "{path}: {}", answer.text());
+    };
+    put("POST", "/v1/tenants/acme", json!({}));
+    put("POST", "/v1/devices/acme/d", json!({}));
+    let secrets = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [{"pwd-plain": "open"}]}]);
+    put("PUT", "/v1/credentials/acme/d", secrets);
+    let mut wanted = Vec::new();
+    amqp::receive(&mut wanted, "telemetry/acme", 200);
+    let open = many(process.amqp, 100, |_| wanted.clone());
+    let login = ("Authorization", "Basic ZEBhY21lOm9wZW4=");
+    let headers = [("Content-Type", "application/octet-stream"), login, ("qos-level", "1")];
+    for _ in 0..2_000 {
+        let answer = ask(process.devices, "POST", "/telemetry", &headers, &[b'x'; 2_000]);
+        assert_eq!(answer.status, 202, "{}", answer.text());
+    }
     settle(process);
     open
 }

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 
 use millstream_testkit::eventually;
 
+use crate::amqp;
 use crate::memory::{BUDGET_BYTES, SETTINGS};
 use crate::work::{Ground, PASSWORD, connect};
 
@@ -22,11 +23,12 @@ const SUBSCRIPTIONS_MAX_BYTES: usize = 3 << 19;
 /// Has the server take much memory, with the token of this name; what stands open meanwhile, if it did.
 type Press = fn(&Ground, &str) -> Option<TcpStream>;
 
-const PRESSES: [(&str, Press); 4] = [
+const PRESSES: [(&str, Press); 5] = [
     ("request over HTTP", body),
     ("requests over Redis", queued_commands),
     ("pub/sub subscriber", channels),
     ("subscriptions of a session", filters),
+    ("receiver", receivers),
 ];
 
 #[test]
@@ -112,6 +114,15 @@ fn filters(ground: &Ground, token: &str) -> Option<TcpStream> {
     let subscribe: Vec<u8> = [0, 1].into_iter().chain(wanted).collect();
     let granted = [&[0x90, 2 + count as u8, 0, 1][..], &vec![1; count]].concat();
     asks(&mut socket, &packet(0x82, &subscribe), &granted).then_some(socket)
+}
+
+/// A connection over AMQP with many links.
+fn receivers(ground: &Ground, token: &str) -> Option<TcpStream> {
+    const LINKS: u32 = 100;
+    let (mut socket, mut wanted) = (connect(ground.process.amqp), Vec::new());
+    amqp::log_in(&mut wanted, token, ground.secret(token));
+    amqp::receive(&mut wanted, &format!("telemetry/{}", ground.tenant(token)), LINKS);
+    amqp::enter(&mut socket, &wanted, LINKS).ok().map(|()| socket)
 }
 
 fn redis(ground: &Ground, token: &str) -> TcpStream {

@@ -10,6 +10,8 @@ use std::time::Duration;
 use millstream_testkit::{Process, ask};
 use serde_json::{Value, json};
 
+use crate::amqp;
+
 /// Beyond what any check waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ROLES: [&str; 3] = ["reader", "writer", "admin"];
@@ -53,7 +55,7 @@ impl Share {
 }
 
 /// All kinds of work.
-pub(crate) const KINDS: [Kind; 12] = [
+pub(crate) const KINDS: [Kind; 13] = [
     Kind { name: "request", door: "streams", role: Some("writer"), share: Share::Memory, start: request },
     Kind {
         name: "query",
@@ -129,6 +131,7 @@ pub(crate) const KINDS: [Kind; 12] = [
         start: token,
     },
     Kind { name: "pub/sub subscriber", door: "redis", role: None, share: Share::Memory, start: subscriber },
+    Kind { name: "receiver", door: "amqp", role: Some("reader"), share: Share::Memory, start: receiver },
 ];
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
@@ -399,6 +402,16 @@ fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
     let mut connack = [0; 4];
     socket.read_exact(&mut connack).unwrap();
     if connack[3] == 0 { Ok(socket) } else { Err(format!("return code {}", connack[3])) }
+}
+
+/// A receiver of the tenant's telemetry over AMQP.
+fn receiver(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let known = ground.accounts.find(token);
+    let (tenant, secret) = known.map_or((TENANT, "wrong"), |token| (&*token.tenant, &*token.secret));
+    let (mut wanted, mut socket) = (Vec::new(), connect(ground.process.amqp));
+    amqp::log_in(&mut wanted, token, secret);
+    amqp::receive(&mut wanted, &format!("telemetry/{tenant}"), 1);
+    amqp::enter(&mut socket, &wanted, 1).map(|()| socket)
 }
 
 fn subscriber(ground: &Ground, token: &str) -> Result<TcpStream, String> {
