@@ -43,8 +43,7 @@ pub enum Error {
     },
     /// Applications that need not log in could be reached from other machines.
     #[error(
-        "listener 'amqp' on {address} would take applications without a login from the network; make an API token \
-         (http.tokens in the configuration, or 'millstream token create'), or listen on 127.0.0.1"
+        "listener 'amqp' refuses to start on {address}: an address other than loopback needs authentication; make an API token on loopback (millstream token create) or configure one (applications.tokens), or listen on 127.0.0.1"
     )]
     OpenToTheNetwork {
         /// The address that the listener was configured for.

@@ -135,8 +135,9 @@ fn lora(process: &Process, dir: &Path) {
         panic!("docs/connect-lora.md has {} blocks", outputs.len())
     };
     assert!(registered.contains(r#"{"id":"70B3D57ED0000A1F"}"#), "{registered}");
-    assert_eq!((header.as_str(), sent.as_str()), ("Authorization: Basic bnNAYWNtZTpodXNo\n", ""));
-    let tail = "curl -sS --fail-with-body 'http://127.0.0.1:8000/api/streams/telemetry.acme?from=earliest'";
+    assert_eq!((header.as_str(), sent.as_str()), ("Authorization: Basic bnNAb3JjaGFyZDpodXNo\n", ""));
+    let tail = "curl -sS --fail-with-body -H 'Fiware-Service: orchard' \
+                'http://127.0.0.1:8000/api/streams/telemetry.orchard?from=earliest'";
     let page: serde_json::Value = serde_json::from_str(&paste(tail, process, dir)).unwrap();
     let record = &page["records"][0];
     assert_eq!(
