@@ -49,7 +49,7 @@ composite! {
         user_id: Option<&'a [u8]>,
         /// The address of its node.
         to: Option<Value<'a>>,
-        /// What it is about.
+        /// Its subject; of a command its name.
         subject: Option<&'a str>,
         /// The node for answers.
         reply_to: Option<Value<'a>>,

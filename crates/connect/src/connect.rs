@@ -197,8 +197,13 @@ impl Connect {
             store: SessionStore::open(ground, &config.mqtt.broker).map_err(Error::Registry)?,
         };
         let mqtt_guests = Guests::default();
-        let amqp =
-            AmqpParts { registry: registry.clone(), streams: streams.clone(), throttle, config: config.amqp.clone() };
+        let amqp = AmqpParts {
+            registry: registry.clone(),
+            streams: streams.clone(),
+            throttle,
+            wall: ground.wall.clone(),
+            config: config.amqp.clone(),
+        };
         Ok(Self {
             registry,
             management,

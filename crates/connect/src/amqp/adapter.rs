@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_net::{Login, LoginThrottle, Logins};
-use millstream_types::{MemoryBudget, Role, TopicKind};
+use millstream_types::{MemoryBudget, Role, TopicKind, WallClock};
 
 use super::AmqpConfig;
 use super::address::StreamAddress;
@@ -18,6 +18,7 @@ pub(crate) struct AmqpParts {
     pub(crate) registry: Registry,
     pub(crate) streams: Arc<Streams>,
     pub(crate) throttle: Arc<LoginThrottle>,
+    pub(crate) wall: Arc<dyn WallClock>,
     pub(crate) config: AmqpConfig,
 }
 
@@ -26,6 +27,7 @@ pub(crate) struct AmqpAdapter {
     pub(super) registry: Registry,
     pub(super) streams: Arc<Streams>,
     pub(super) throttle: Arc<LoginThrottle>,
+    pub(super) wall: Arc<dyn WallClock>,
     pub(super) logins: Arc<dyn Logins>,
     pub(super) config: AmqpConfig,
     pub(super) queues: StreamQueues,
@@ -35,9 +37,9 @@ pub(crate) struct AmqpAdapter {
 
 impl AmqpAdapter {
     pub(crate) fn new(parts: AmqpParts, logins: Arc<dyn Logins>, memory: &MemoryBudget) -> Arc<Self> {
-        let AmqpParts { registry, streams, throttle, config } = parts;
+        let AmqpParts { registry, streams, throttle, wall, config } = parts;
         let buffers = memory.share("connect.amqp.buffers_max_bytes", config.buffers_max_bytes as u64);
-        Arc::new(Self { registry, streams, throttle, logins, config, queues: StreamQueues::default(), buffers })
+        Arc::new(Self { registry, streams, throttle, wall, logins, config, queues: StreamQueues::default(), buffers })
     }
 
     /// Time for a client to read what is sent to it.

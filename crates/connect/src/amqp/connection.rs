@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_amqp::{condition, heartbeat};
-use millstream_net::{PendingLogin, Shutdown};
+use millstream_net::{Login, PendingLogin, Shutdown};
+use millstream_types::WallClock;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
@@ -68,9 +69,22 @@ struct Connection<S> {
 }
 
 /// The causes for which a connection ends that do not come over it.
-async fn end(shutdown: Shutdown, pending: PendingLogin, engine: &Engine) -> impl Future<Output = Fault> + use<> {
-    let revocation = engine.login().revocation.clone();
+fn end(
+    shutdown: Shutdown,
+    pending: PendingLogin,
+    login: &Login,
+    wall: &dyn WallClock,
+) -> impl Future<Output = Fault> + use<> {
+    let revocation = login.revocation.clone();
+    let left_ms = login.expires_ms.map(|expires_ms| expires_ms.saturating_sub(wall.now_ms()));
+    let lasts = left_ms.map(|left_ms| Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)));
     async move {
+        let expired = async {
+            match lasts {
+                Some(lasts) => tokio::time::sleep(lasts).await,
+                None => std::future::pending().await,
+            }
+        };
         let revoked = async {
             match revocation {
                 Some(revocation) => revocation.revoked().await,
@@ -81,6 +95,7 @@ async fn end(shutdown: Shutdown, pending: PendingLogin, engine: &Engine) -> impl
             biased;
             () = shutdown.begun() => Fault::ShuttingDown,
             () = revoked => Fault::refused(condition::UNAUTHORIZED_ACCESS, "the login has ended"),
+            () = expired => Fault::refused(condition::UNAUTHORIZED_ACCESS, "the token of the login has expired"),
             () = pending.displaced() => Fault::refused(
                 condition::RESOURCE_LIMIT_EXCEEDED,
                 "the listener is full, and of its tenants this one has most connections",
@@ -92,7 +107,7 @@ async fn end(shutdown: Shutdown, pending: PendingLogin, engine: &Engine) -> impl
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Serves the client until it goes.
     async fn run(&mut self, shutdown: Shutdown, pending: PendingLogin) -> Result<(), Fault> {
-        let mut ended = pin!(end(shutdown, pending, &self.engine).await);
+        let mut ended = pin!(end(shutdown, pending, self.engine.login(), &*self.adapter.wall));
         let bell = Arc::clone(self.engine.bell());
         let config = self.adapter.config.clone();
         let (idle, frame_limit) =

@@ -1,4 +1,4 @@
-//! What a peer has opened over its connection, and the answer to each of its frames.
+//! The state of one connection: it answers each frame of the peer, and sends over the peer's links.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -30,6 +30,7 @@ const BURST_BYTES: usize = 64 << 10;
 const TRANSFER_BYTES: usize = 64;
 /// Memory that a link counts for: what is on its way over it.
 const LINK_BYTES: u64 = 64 << 10;
+const NO_ROOM: &str = "connect.amqp.buffers_max_bytes has no room for another link; try again later";
 /// Deliveries that are taken of a queue at a time.
 const PULLED_AT_ONCE: u32 = 256;
 /// Link property by whose value receivers share a queue of their own.
@@ -301,14 +302,15 @@ impl Engine {
             self.resolves = Some(address.tenant);
             return Ok(None);
         };
-        let Some(room) = self.adapter.buffers.take_for(&self.login.principal.tenant, LINK_BYTES) else {
-            let why = "connect.amqp.buffers_max_bytes has no room for another link".to_owned();
-            return Err((condition::RESOURCE_LIMIT_EXCEEDED, why));
-        };
+        let no_room = || (condition::RESOURCE_LIMIT_EXCEEDED, NO_ROOM.to_owned());
+        let tenant = &self.login.principal.tenant;
+        let room = self.adapter.buffers.take_for(tenant, LINK_BYTES).ok_or_else(no_room)?;
         let subscription = attach.properties.and_then(|properties| properties.get(SUBSCRIPTION));
         let subscription = subscription.and_then(|name| name.text()).map(Into::into);
         let name = QueueName { address: address.clone(), subscription };
-        let queue = self.adapter.queues.of(name, streams.partitions(Stream::Telemetry));
+        let take_room = |bytes| self.adapter.buffers.take_for(tenant, bytes);
+        let queue = self.adapter.queues.of(name, streams.partitions(Stream::Telemetry), take_room);
+        let queue = queue.ok_or_else(no_room)?;
         let key = (channel, attach.handle);
         let bell = self.board.hang_of_consumer(key);
         self.bells.insert(key, Arc::clone(&bell));

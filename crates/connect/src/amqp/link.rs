@@ -103,8 +103,9 @@ mod tests {
 
     fn link() -> SenderLink {
         let address = StreamAddress { tenant: TenantId::default(), kind: TopicKind::Telemetry };
-        let receiver = StreamQueue::from_now_on(&[]).join(std::sync::Arc::default());
-        SenderLink::new(address, "telemetry/default", receiver, false, MemoryBudget::new("", 0).empty_grant())
+        let room = || MemoryBudget::new("", 0).empty_grant();
+        let receiver = StreamQueue::from_now_on(&[], room()).join(std::sync::Arc::default());
+        SenderLink::new(address, "telemetry/default", receiver, false, room())
     }
 
     #[test]

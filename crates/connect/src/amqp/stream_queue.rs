@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millstream_log::{Bell, CachedRead, Error, Partition, UpTo};
-use millstream_types::{BatchError, BatchLimits, Offset, RecordBatch, RecordCursor, RecordView, StoredRecord};
+use millstream_types::{BatchError, BatchLimits, Grant, Offset, RecordBatch, RecordCursor, RecordView, StoredRecord};
 use parking_lot::Mutex;
 
 /// Bytes of one read from the log.
@@ -45,6 +45,8 @@ pub(super) enum Pulled {
 /// A queue of a tenant's stream.
 pub(super) struct StreamQueue {
     state: Mutex<QueueState>,
+    /// Memory of the records that are on their way.
+    _room: Grant,
 }
 
 #[derive(Default)]
@@ -72,7 +74,7 @@ struct PartitionCursor {
     is_loading: bool,
 }
 
-/// What is to be read from the disk.
+/// The records that are to be read from the disk.
 enum Load {
     Batches(Offset),
     Returned(Offset, u32),
@@ -91,8 +93,13 @@ impl Drop for QueueReceiver {
 }
 
 impl StreamQueue {
+    /// Memory that a queue of so many partitions counts for: one read of each.
+    pub(super) fn memory_bytes(partitions: usize) -> u64 {
+        (partitions * READ_BYTES) as u64
+    }
+
     /// A queue of what comes to these partitions from now on.
-    pub(super) fn from_now_on(partitions: &[Arc<dyn Partition>]) -> Arc<Self> {
+    pub(super) fn from_now_on(partitions: &[Arc<dyn Partition>], room: Grant) -> Arc<Self> {
         let cursor = |partition: &Arc<dyn Partition>| PartitionCursor {
             partition: Arc::clone(partition),
             next: partition.offsets().stable,
@@ -102,7 +109,7 @@ impl StreamQueue {
             is_loading: false,
         };
         let partitions = partitions.iter().map(cursor).collect();
-        Arc::new(Self { state: Mutex::new(QueueState { partitions, ..QueueState::default() }) })
+        Arc::new(Self { state: Mutex::new(QueueState { partitions, ..QueueState::default() }), _room: room })
     }
 
     /// True if it cannot go on.

@@ -35,7 +35,7 @@ const ERROR_FILTERS_MAX: usize = 16;
 
 pub(super) struct Client {
     pub(super) adapter: Arc<MqttAdapter>,
-    /// What it has sent on Hono's topics and into the private space.
+    /// Its way into the log, on Hono's topics and in the private space.
     pub(super) uplink: UplinkSession<StoreReply, Waits>,
     /// The verified login; `None` for an anonymous client.
     pub(super) login: Option<Arc<CachedLogin>>,

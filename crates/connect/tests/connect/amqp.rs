@@ -220,8 +220,12 @@ async fn a_link_that_may_not_be_is_attached_and_detached_with_the_reason() {
 async fn a_login_takes_a_mechanism_that_is_offered_and_the_right_secret() {
     let (_dir, world, amqp) = world(Users::default().with("app", "T", Roles::APPLICATION)).await;
     let right = format!("\0app\0{SECRET}");
+    let bearer = format!("n,,\x01auth=Bearer {SECRET}\x01\x01");
     for (mechanism, first, code) in [
         ("PLAIN", Some(right.as_bytes()), 0),
+        ("OAUTHBEARER", Some(bearer.as_bytes()), 0),
+        ("OAUTHBEARER", Some(b"n,,\x01auth=Bearer wrong\x01\x01"), 1),
+        ("OAUTHBEARER", Some(b"nonsense"), 1),
         ("PLAIN", Some(&b"\0app\0wrong"[..]), 1),
         ("PLAIN", Some(b"app"), 1),
         ("ANONYMOUS", None, 1),
@@ -247,6 +251,19 @@ async fn a_login_takes_a_mechanism_that_is_offered_and_the_right_secret() {
         assert_eq!(client.bytes(8).await, ProtocolHeader::Sasl.bytes(), "{header:?}");
         assert!(client.frame().await.is_none(), "the connection ends");
     }
+    stop(world, amqp).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_ends_when_its_token_expires() {
+    let users = Users::default().with("app", "T", Roles::APPLICATION).expiring(1_000);
+    let (_dir, world, amqp) = world(users).await;
+    let mut client = Amqp::connect(amqp.address()).await;
+    let plain = format!("\0app\0{SECRET}");
+    assert_eq!(client.log_in("PLAIN", Some(plain.as_bytes()), |_| Vec::new()).await, 0);
+    client.open_logged_in().await;
+    let (given, why) = client.closed().await;
+    assert_eq!((given.as_str(), why.as_str()), (condition::UNAUTHORIZED_ACCESS, "the token of the login has expired"));
     stop(world, amqp).await;
 }
 

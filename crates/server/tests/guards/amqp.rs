@@ -3,8 +3,8 @@
 use std::io::{Read, Write};
 
 use millstream_amqp::{
-    Attach, Begin, Body, Flow, Framed, HEADER_BYTES, Open, Performative, ProtocolHeader, Sasl, SaslInit, Source,
-    Symbol, Value, frame, write_frame, write_sasl,
+    Attach, Begin, Body, Flow, Framed, HEADER_BYTES, MapBuilder, Open, Performative, ProtocolHeader, Sasl, SaslInit,
+    Source, Symbol, Value, frame, write_frame, write_sasl,
 };
 
 /// Credit that a receiver grants.
@@ -20,6 +20,11 @@ pub(crate) fn log_in(out: &mut Vec<u8>, name: &str, secret: &str) {
 
 /// Appends what opens a connection and attaches so many receivers of an address with credit.
 pub(crate) fn receive(out: &mut Vec<u8>, address: &str, links: u32) {
+    receive_as(out, address, links, "");
+}
+
+/// The same, where each receiver has all records for itself, by a name that begins so.
+pub(crate) fn receive_as(out: &mut Vec<u8>, address: &str, links: u32, subscription: &str) {
     out.extend_from_slice(&ProtocolHeader::Amqp.bytes());
     let mut write = |performative: Performative<'_>| write_frame(out, 0, &performative, &[]);
     write(Performative::Open(Open { container_id: "guards", max_frame_size: 1 << 20, ..Open::default() }));
@@ -28,7 +33,19 @@ pub(crate) fn receive(out: &mut Vec<u8>, address: &str, links: u32) {
     for handle in 0..links {
         let source = Some(Source { address: Some(Value::String(address)), ..Source::default() });
         let name = format!("link-{handle}");
-        write(Performative::Attach(Attach { name: &name, handle, role: true, source, ..Attach::default() }));
+        let (mut properties, own) = (MapBuilder::default(), format!("{subscription}-{handle}"));
+        if !subscription.is_empty() {
+            properties.symbol("subscription-name", Value::String(&own));
+        }
+        let properties = Some(properties.as_map());
+        write(Performative::Attach(Attach {
+            name: &name,
+            handle,
+            role: true,
+            source,
+            properties,
+            ..Attach::default()
+        }));
         let credit = Flow {
             incoming_window: CREDIT,
             outgoing_window: 1,

@@ -363,9 +363,13 @@ fn receivers(process: &Process) -> Vec<TcpStream> {
     put("POST", "/v1/devices/acme/d", json!({}));
     let secrets = json!([{"type": "hashed-password", "auth-id": "d", "secrets": [{"pwd-plain": "open"}]}]);
     put("PUT", "/v1/credentials/acme/d", secrets);
-    let mut wanted = Vec::new();
-    amqp::receive(&mut wanted, "telemetry/acme", 200);
-    let open = many(process.amqp, 100, |_| wanted.clone());
+    let open = many(process.amqp, 100, |number| {
+        let mut wanted = Vec::new();
+        // Every other one shares no queue.
+        let subscription = if number % 2 == 0 { String::new() } else { format!("own-{number}") };
+        amqp::receive_as(&mut wanted, "telemetry/acme", 200, &subscription);
+        wanted
+    });
     let login = ("Authorization", "Basic ZEBhY21lOm9wZW4=");
     let headers = [("Content-Type", "application/octet-stream"), login, ("qos-level", "1")];
     for _ in 0..2_000 {
