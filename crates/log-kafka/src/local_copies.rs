@@ -320,8 +320,12 @@ impl Shared {
 
     /// Writes the pieces of a range as extents, one behind the other.
     fn write(&self, place: Place, range: Range) -> std::io::Result<()> {
+        // What would not fit beside nothing else is fetched each time.
+        if range.bytes() as u64 > self.limits.max_bytes {
+            return Ok(());
+        }
         let mut bytes = Vec::with_capacity(range.bytes());
-        let (segment, file, at) = self.room()?;
+        let (segment, file, at) = self.room(range.bytes() as u64)?;
         let mut extents = Vec::new();
         for Range { from, to, batches } in range.into_pieces() {
             let begin = bytes.len();
@@ -338,11 +342,15 @@ impl Shared {
         Ok(())
     }
 
-    /// The newest segment and its end; a new one if it is full.
-    fn room(&self) -> std::io::Result<(u64, Arc<dyn File>, u64)> {
+    /// The newest segment and its end, where so many bytes have room; a new one if it is full, or if all there is has to go.
+    fn room(&self, bytes: u64) -> std::io::Result<(u64, Arc<dyn File>, u64)> {
         let CopyLimits { max_bytes, disk_free_min_bytes } = self.limits;
         let segment_bytes = (max_bytes / SEGMENTS).clamp(1, SEGMENT_MAX_BYTES);
         let mut known = self.known.write();
+        while known.bytes() + bytes > max_bytes {
+            let Some(gone) = known.drop_oldest() else { break };
+            SystemFiles.remove(&gone)?;
+        }
         if let Some(newest) = known.segments.back().filter(|newest| newest.bytes < segment_bytes) {
             return Ok((known.oldest + known.segments.len() as u64 - 1, Arc::clone(&newest.file), newest.bytes));
         }
@@ -351,11 +359,8 @@ impl Shared {
         if is_disk_full && known.segments.is_empty() {
             return Err(ErrorKind::StorageFull.into());
         }
-        let mut too_many = is_disk_full;
-        while too_many || known.bytes() + segment_bytes > max_bytes {
-            let Some(gone) = known.drop_oldest() else { break };
+        if is_disk_full && let Some(gone) = known.drop_oldest() {
             SystemFiles.remove(&gone)?;
-            too_many = false;
         }
         let number = known.oldest + known.segments.len() as u64;
         let path = self.dir.join(format!("{number:012}.copies"));
@@ -443,7 +448,7 @@ mod tests {
                     let to = known.len().min(from + 5);
                     add(&copies, partition, from as u64, &known[from..to]);
                 }
-                prop_assert!(bytes_on_disk(&dir) <= max_bytes + (64 << 10));
+                prop_assert!(bytes_on_disk(&dir) <= max_bytes);
             }
             for (partition, batches) in all {
                 for (offset, padding) in batches.iter().enumerate() {
