@@ -654,6 +654,9 @@ impl<V: View> ShardTask for Owner<V> {
             if self.send(&mut core) == TurnOutcome::Retry {
                 return TurnOutcome::Retry;
             }
+            if core.ended.is_some() || core.doubt != Doubt::None {
+                continue;
+            }
             let commands = self.take_commands(&core);
             if commands.is_empty() {
                 return TurnOutcome::Rest;

@@ -1,6 +1,6 @@
 //! The transactions of writers: who has a name, what it has left open, and commits that fail.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use millstream_log::{Appended, AtomicAppend, Error, Storage};
 use millstream_types::{Record, TopicPartition};
@@ -13,7 +13,7 @@ use super::partition::TransactionId;
 pub(super) struct Transactions {
     writers: HashMap<String, WriterState>,
     /// The next commits that end a writer, by name.
-    planned_failures: HashMap<String, PlannedFailure>,
+    planned_failures: HashMap<String, VecDeque<PlannedFailure>>,
     last_id: TransactionId,
 }
 
@@ -43,7 +43,8 @@ pub(super) type CommitOutcome = Result<Vec<Appended>, Error>;
 
 impl Transactions {
     pub(super) fn fail_next_commit(&mut self, writer: &str, error: Error, is_stored: bool) {
-        self.planned_failures.insert(writer.to_owned(), PlannedFailure { error, is_stored });
+        let of_writer = self.planned_failures.entry(writer.to_owned()).or_default();
+        of_writer.push_back(PlannedFailure { error, is_stored });
     }
 
     /// The state of a writer that may go on.
@@ -104,7 +105,7 @@ impl Contents {
     ) -> Result<CommitOutcome, Error> {
         self.transactions.of(name, number)?;
         let places = self.check_atomic(append)?;
-        let failure = self.transactions.planned_failures.remove(name);
+        let failure = self.transactions.planned_failures.get_mut(name).and_then(VecDeque::pop_front);
         let writer = self.transactions.of(name, number)?;
         writer.is_over = failure.is_some();
         if let Some(PlannedFailure { error, is_stored: false }) = failure {

@@ -77,6 +77,7 @@ fn a_failed_sync_leaves_commands_in_flight_unknown_and_readers_with_acknowledged
     names.iter().for_each(|name| assert_eq!(add(&views, name, 1), Answer::Now(1)));
     let acknowledged = whole(&views);
 
+    let _opened_at_end = gate.opened_at_end();
     gate.set(Shut::Syncs);
     let add_one = |name: &String| submit(&views, Command::Add { name: name.clone(), pieces: 1 }).unwrap();
     let in_flight: Vec<_> = (0..20).flat_map(|_| names.iter().map(add_one)).collect();
@@ -110,6 +111,7 @@ fn commands_wait_while_the_log_is_full_and_are_carried_out_in_order() {
     world.log.create_topic(&name("filler"), &one()).unwrap();
     let config = ViewsConfig { inbox_max_commands: 8, batch_max_commands: 4, ..four() };
     let views = world.shelf_with(None, &config).unwrap();
+    let _opened_at_end = gate.opened_at_end();
     gate.set(Shut::Writes);
     fill(&*world.log);
     let mut waiting = Vec::new();
@@ -290,6 +292,7 @@ fn commands_over_the_inbox_limit_are_refused_and_a_single_one_is_always_accepted
         ViewsConfig { inbox_max_bytes, inbox_setting: "shelf.inbox_max_bytes", batch_max_commands: 1, ..four() };
     let views = world.shelf_with(None, &config).unwrap();
     let add_one = |length: usize| submit(&views, Command::Add { name: "b".repeat(length), pieces: 1 });
+    let _opened_at_end = gate.opened_at_end();
     gate.set(Shut::Writes);
     fill(&*world.log);
     let mut waiting = Vec::new();
@@ -324,6 +327,7 @@ fn a_command_whose_caller_has_gone_before_it_is_decided_has_no_effect() {
     let world = world(gate.clone(), &dir);
     world.log.create_topic(&name("filler"), &one()).unwrap();
     let views = world.shelf_with(None, &ViewsConfig { batch_max_commands: 1, ..four() }).unwrap();
+    let _opened_at_end = gate.opened_at_end();
     gate.set(Shut::Writes);
     fill(&*world.log);
     let add_one = || submit(&views, Command::Add { name: "bolt".into(), pieces: 1 }).unwrap();
@@ -341,6 +345,7 @@ fn stopping_answers_thousands_in_flight_and_takes_no_more() {
     let (dir, gate) = (tempfile::tempdir().unwrap(), Gate::around(disk()));
     let world = world(gate.clone(), &dir);
     let views = world.shelf_with(None, &four()).unwrap();
+    let _opened_at_end = gate.opened_at_end();
     gate.set(Shut::Syncs);
     let names: Vec<String> = (0..50).map(|n| format!("part-{n}")).collect();
     let add_one = |name: &String| submit(&views, Command::Add { name: name.clone(), pieces: 1 }).unwrap();
@@ -531,6 +536,7 @@ fn a_command_that_panics_is_answered_and_seen_and_all_others_go_on() {
     assert_eq!(views.failures(), []);
 
     // Between two others in one batch, and behind a flight: what these change is kept, what it changed is not.
+    let _opened_at_end = gate.opened_at_end();
     gate.set(Shut::Syncs);
     let bolt = || Command::Add { name: "bolt".into(), pieces: 1 };
     let before: Vec<_> = (0..3).map(|_| submit(&views, bolt()).unwrap()).collect();

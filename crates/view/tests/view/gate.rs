@@ -31,8 +31,22 @@ impl<F: Files + Clone> Gate<F> {
         self.shut.1.notify_all();
     }
 
+    /// Opens the gate when it is dropped, so that a test that fails does not wait for ever.
+    pub(crate) fn opened_at_end(&self) -> OpenedAtEnd<F> {
+        OpenedAtEnd(self.clone())
+    }
+
     fn file(&self, file: Arc<dyn File>) -> Arc<dyn File> {
         Arc::new(Gated { file, shut: Arc::clone(&self.shut) })
+    }
+}
+
+/// See [`Gate::opened_at_end`].
+pub(crate) struct OpenedAtEnd<F: Files + Clone>(Gate<F>);
+
+impl<F: Files + Clone> Drop for OpenedAtEnd<F> {
+    fn drop(&mut self) {
+        self.0.set(Shut::Nothing);
     }
 }
 

@@ -121,6 +121,27 @@ fn answers_that_come_while_the_owner_looks_for_what_is_stored_change_nothing() {
 }
 
 #[test]
+fn an_owner_that_comes_into_doubt_again_decides_nothing_meanwhile() {
+    for stored in [true, false] {
+        let (dir, log) = (tempfile::tempdir().unwrap(), memory());
+        let (world, views) = open(&log, dir.path());
+        let held = log.hold_answers();
+        // The next writer has the same fate.
+        lose_next(&log, &views, stored);
+        lose_next(&log, &views, stored);
+        let all: Vec<_> = (0..10).map(|_| add_bolt(&views)).collect();
+        eventually("the owner has gone on with a third writer", || told(&log).len() >= 3);
+        drop(held);
+        for (answer, expected) in all.into_iter().zip(1..) {
+            assert_eq!(answer.blocking_recv().unwrap().unwrap(), Answer::Now(expected), "{stored}");
+        }
+        assert_eq!(told(&log), (1..=10).map(|n| n.to_string()).collect::<Vec<_>>(), "{stored}");
+        assert_eq!((whole(&views), views.failures()), (vec![("bolt".to_owned(), 10)], Vec::new()));
+        world.close(views);
+    }
+}
+
+#[test]
 fn an_owner_goes_on_after_an_append_that_no_broker_took() {
     let (dir, log) = (tempfile::tempdir().unwrap(), memory());
     let (world, views) = open(&log, dir.path());
