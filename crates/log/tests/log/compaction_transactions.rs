@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millstream_log::{
     AckLevel, Cleanup, Embedded, EndTransaction, KafkaLog, KafkaPartition, LogFigures, StoredBatches, TopicConfig,
     UpTo, reply,
 };
+use millstream_testkit::PATIENCE;
 use millstream_testkit::sim::{PowerLoss, SimFiles};
 use millstream_types::{
     BatchBuilder, BatchLimits, Compression, Epoch, ManualClock, Offset, Producer, Record, RecordBatch,
@@ -95,14 +96,15 @@ impl Bench {
     }
 
     fn until(&self, what: &str, reached: impl Fn() -> bool) {
-        for _ in 0..TURNS_MAX {
+        let begun = Instant::now();
+        for turn in 0_usize.. {
             if reached() {
                 return;
             }
+            assert!(turn < TURNS_MAX || begun.elapsed() < PATIENCE, "not reached: {what}");
             self.log.flush().unwrap();
             thread::yield_now();
         }
-        panic!("not reached: {what}");
     }
 }
 
