@@ -1,4 +1,5 @@
-//! Applications over AMQP 1.0: they receive telemetry as it is stored.
+//! Applications over AMQP 1.0: they receive telemetry as it is stored, events until they have settled them, and
+//! the responses to commands that they send.
 //!
 //! ```text
 //!   socket ─► framed_io ─► engine: sessions and links ──► attach: a queue of the tenant's stream
@@ -14,15 +15,23 @@
 
 mod adapter;
 mod address;
+mod command_tasks;
 mod config;
 mod connection;
+mod durable_records;
 mod engine;
 mod fault;
 mod framing;
 mod handshake;
+mod incoming_command;
 mod link;
+mod link_opener;
 mod listener;
 mod outgoing;
+mod parts;
+mod queue_positions;
+mod receiver_link;
+mod reply_address;
 mod session;
 mod stream_queue;
 mod stream_queues;
@@ -31,3 +40,4 @@ mod unsettled_room;
 pub(crate) use adapter::{AmqpAdapter, AmqpParts};
 pub use config::AmqpConfig;
 pub(crate) use listener::listen;
+pub(crate) use stream_queues::StreamQueues;

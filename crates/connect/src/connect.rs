@@ -10,7 +10,7 @@ use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
 use millstream_view::ViewRuntime;
 
 use crate::adapter::{HTTP_ADAPTER, LORA_ADAPTER};
-use crate::amqp::{self, AmqpAdapter, AmqpParts};
+use crate::amqp::{self, AmqpAdapter, AmqpParts, StreamQueues};
 use crate::commands::Commands;
 use crate::connections::{Attempts, Connections, Gauges, LiveDevices};
 use crate::cors::origins;
@@ -202,6 +202,9 @@ impl Connect {
             streams: streams.clone(),
             throttle,
             wall: ground.wall.clone(),
+            queues: StreamQueues::open(ground, &config.notes_views(), &registry)?,
+            commands: commands.clone(),
+            payload_max_bytes: config.commands.payload_max_bytes,
             config: config.amqp.clone(),
         };
         Ok(Self {
@@ -309,10 +312,11 @@ impl Connect {
         }
     }
 
-    /// Permanent failures of the registry, sessions, retained messages, usage notes and commands.
+    /// Permanent failures of the registry, sessions, retained messages, event queues, notes and commands.
     pub fn failures(&self) -> Vec<millstream_view::Failure> {
         let states = [self.registry.failures(), self.mqtt.store.failures(), self.ledger.failures()];
-        [states.concat(), self.last_seen.failures(), self.commands.failures(), self.mqtt.presence.failures()].concat()
+        let others = [self.last_seen.failures(), self.amqp.queues.failures(), self.mqtt.presence.failures()];
+        [states.concat(), others.concat(), self.commands.failures()].concat()
     }
 
     /// Number of command records that were skipped: refused by an owner, or trimmed before they were read.
@@ -328,6 +332,7 @@ impl Connect {
         self.logins.stop();
         self.ledger.stop();
         self.last_seen.stop();
+        self.amqp.queues.stop();
         self.registry.stop();
         self.mqtt.store.stop();
     }

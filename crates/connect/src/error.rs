@@ -20,6 +20,9 @@ pub enum Error {
     /// The stored presence of listening devices cannot be opened.
     #[error("the view of who listens for commands cannot be opened")]
     Presence(#[source] millstream_view::Error),
+    /// The positions of event queues cannot be opened.
+    #[error("the positions of event queues cannot be opened")]
+    EventQueues(#[source] millstream_view::Error),
     /// A setting has an invalid value.
     #[error("{setting} = {value}: {rule}")]
     InvalidSetting {
@@ -58,9 +61,11 @@ impl Error {
     /// Returns the code of the error.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Registry(source) | Self::Usage(source) | Self::Commands(source) | Self::Presence(source) => {
-                source.code()
-            }
+            Self::Registry(source)
+            | Self::Usage(source)
+            | Self::Commands(source)
+            | Self::Presence(source)
+            | Self::EventQueues(source) => source.code(),
             Self::InvalidSetting { .. } | Self::OpenToTheNetwork { .. } => ErrorCode::Invalid,
             Self::Bind { .. } | Self::Thread(_) => ErrorCode::Internal,
         }

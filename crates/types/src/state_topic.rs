@@ -17,6 +17,8 @@ pub enum StateTopic {
     Commands,
     /// Entities, and how far their indexes have come.
     Context,
+    /// The positions of queues of events, from which applications receive.
+    EventQueues,
     /// The files of the history, and what they cover.
     History,
     /// The same edits as in [`StateTopic::History`]: each of the two is filled from the other one if it is missing.
@@ -51,11 +53,12 @@ pub enum StateTopic {
 
 impl StateTopic {
     /// All of them, by name.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Audit,
         Self::Buckets,
         Self::Commands,
         Self::Context,
+        Self::EventQueues,
         Self::History,
         Self::HistoryCopy,
         Self::HistoryFiles,
@@ -111,6 +114,15 @@ impl StateTopic {
                 "tenant, 0, id, 0, type, 0, service path; of an index: tenant, 0, 0, attribute",
                 "version, times, attributes with metadata; of an index: version 2, progress",
                 Some(3),
+                Replaced,
+            ),
+            Self::EventQueues => (
+                "_event_queues",
+                "connect",
+                OWNERS,
+                "tenant, 0, subscription, 0, partition (4)",
+                "version, topic (16), time (8), next offset (8), records that are not settled (9 each)",
+                Some(1),
                 Replaced,
             ),
             Self::History => (

@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, sleep_until};
 
 use super::adapter::AmqpAdapter;
+use super::command_tasks::CommandTasks;
 use super::engine::Engine;
 use super::fault::Fault;
 use super::framing::AmqpIo;
@@ -46,7 +47,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     io.allow(&login.principal.tenant, adapter.config.frame_max_bytes as usize);
-    let mut connection = Connection { io, engine: Engine::new(Arc::clone(&adapter), login), adapter };
+    let mut connection =
+        Connection { io, engine: Engine::new(Arc::clone(&adapter), login), commands: CommandTasks::default(), adapter };
     let ended = connection.run(shutdown, pending).await;
     connection.engine.end();
     if let Err(fault) = ended {
@@ -65,6 +67,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
 struct Connection<S> {
     io: AmqpIo<S>,
     engine: Engine,
+    commands: CommandTasks,
     adapter: Arc<AmqpAdapter>,
 }
 
@@ -128,6 +131,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             let engine = &mut self.engine;
             self.io.take_held(&mut |bytes: &[u8], out: &mut Vec<u8>| engine.take(bytes, out))?;
             self.engine.pump(&mut self.io.out);
+            for new in self.engine.take_commands() {
+                self.commands.begin(new, &self.adapter, self.engine.login());
+            }
             if !self.io.out.is_empty() || self.engine.resolves().is_some() {
                 continue;
             }
@@ -150,6 +156,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                         return Ok(());
                     }
                     heard = Instant::now();
+                }
+                ended = self.commands.next() => {
+                    let (delivery, outcome) = ended?;
+                    self.engine.command_ended(delivery, &outcome, &mut self.io.out);
                 }
                 () = bell.rung() => self.engine.rung(),
                 () = sleep_until(due) => {

@@ -14,27 +14,24 @@ use millstream_net::Login;
 use millstream_types::TenantId;
 
 use super::adapter::AmqpAdapter;
-use super::address::StreamAddress;
+use super::command_tasks::{CommandDelivery, NewDelivery};
 use super::fault::Fault;
-use super::link::{MessageRest, SenderLink};
+use super::incoming_command::CommandOutcome;
+use super::link::SenderLink;
+use super::link_opener::{LinkOpener, Opened, refuse_link};
 use super::outgoing::MessageWriter;
+use super::parts::Parts;
+use super::receiver_link::ReceiverLink;
 use super::session::Session;
-use super::stream_queue::{Pulled, Taken};
-use super::stream_queues::QueueName;
+use super::stream_queue::Pulled;
 use super::unsettled_room::UnsettledRoom;
-use crate::stream::Stream;
 
 /// Bytes after which the buffer is sent before more is added.
 const BURST_BYTES: usize = 64 << 10;
 /// Room in a frame for the performative of a transfer.
 const TRANSFER_BYTES: usize = 64;
-/// Memory that a link counts for: what is on its way over it.
-const LINK_BYTES: u64 = 64 << 10;
-const NO_ROOM: &str = "connect.amqp.buffers_max_bytes has no room for another link; try again later";
 /// Deliveries that are taken of a queue at a time.
 const PULLED_AT_ONCE: u32 = 256;
-/// Link property by whose value receivers share a queue of their own.
-const SUBSCRIPTION: &str = "subscription-name";
 
 /// A link, by the channel of its session and its handle.
 type LinkKey = (u16, u32);
@@ -43,6 +40,7 @@ type LinkKey = (u16, u32);
 pub(super) struct Engine {
     adapter: Arc<AmqpAdapter>,
     login: Login,
+    opener: LinkOpener,
     /// The peer's limits, once it has opened.
     remote: Option<Remote>,
     sessions: HashMap<u16, Session>,
@@ -61,8 +59,8 @@ pub(super) struct Engine {
     starved: BTreeSet<LinkKey>,
     /// A tenant whose topics have to be resolved before the next frame is handled.
     resolves: Option<TenantId>,
-    /// The tenant whose topics cannot be resolved, with the reason.
-    unresolved: Option<(TenantId, String)>,
+    /// Commands that have come and are not sent yet.
+    commands: Vec<NewDelivery>,
     is_closed: bool,
 }
 
@@ -86,6 +84,7 @@ impl Engine {
         let (budget, tenant) = (adapter.buffers.clone(), login.principal.tenant.clone());
         let unsettled = UnsettledRoom::new(budget, tenant, adapter.config.unsettled_max);
         Self {
+            opener: LinkOpener::new(Arc::clone(&adapter), login.clone()),
             adapter,
             login,
             remote: None,
@@ -99,7 +98,7 @@ impl Engine {
             unsettled,
             starved: BTreeSet::new(),
             resolves: None,
-            unresolved: None,
+            commands: Vec::new(),
             is_closed: false,
         }
     }
@@ -135,7 +134,14 @@ impl Engine {
 
     /// The topics are resolved, or cannot be for this reason.
     pub(super) fn resolved(&mut self, why: Option<String>) {
-        self.unresolved = self.resolves.take().zip(why);
+        if let Some(tenant) = self.resolves.take() {
+            self.opener.resolved(tenant, why);
+        }
+    }
+
+    /// Takes the commands that have come.
+    pub(super) fn take_commands(&mut self) -> Vec<NewDelivery> {
+        std::mem::take(&mut self.commands)
     }
 
     /// Handles the frames at hand; answers how many bytes it has taken.
@@ -147,8 +153,8 @@ impl Engine {
             match whole.body()? {
                 Body::Empty => {}
                 Body::Sasl(_) => return Err(Fault::refused(condition::NOT_ALLOWED, "a frame of a login behind it")),
-                Body::Amqp { channel, performative, .. } => {
-                    if let Handled::Later = self.handle(channel, &performative, out)? {
+                Body::Amqp { channel, performative, payload } => {
+                    if let Handled::Later = self.handle(channel, &performative, payload, out)? {
                         break;
                     }
                 }
@@ -158,7 +164,13 @@ impl Engine {
         Ok(taken)
     }
 
-    fn handle(&mut self, channel: u16, performative: &Performative<'_>, out: &mut Vec<u8>) -> Result<Handled, Fault> {
+    fn handle(
+        &mut self,
+        channel: u16,
+        performative: &Performative<'_>,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Handled, Fault> {
         match performative {
             Performative::Open(open) => self.open(open, out)?,
             Performative::Close(_) => {
@@ -169,10 +181,7 @@ impl Engine {
             Performative::Begin(begin) => self.begin(channel, begin, out)?,
             Performative::Attach(attach) => return self.attach(channel, attach, out),
             Performative::Flow(flow) => self.flow(channel, flow, out)?,
-            Performative::Transfer(transfer) => {
-                let why = format!("a transfer over handle {}, which has no link", transfer.handle);
-                return Err(Fault::refused(condition::UNATTACHED_HANDLE, why));
-            }
+            Performative::Transfer(transfer) => self.transfer(channel, transfer, payload, out)?,
             Performative::Disposition(disposition) => self.disposition(channel, disposition, out)?,
             Performative::Detach(detach) => self.detach(channel, detach, out)?,
             Performative::End(_) => {
@@ -194,7 +203,7 @@ impl Engine {
             frame_max_bytes: (open.max_frame_size as usize).max(millstream_amqp::FRAME_MIN_MAX_BYTES),
             idle: open.idle_time_out.filter(|ms| *ms > 0).map(|ms| Duration::from_millis(ms.into())),
         });
-        let capabilities = SymbolsBuilder::of(&["sole-connection-for-container"]);
+        let capabilities = SymbolsBuilder::of(&["ANONYMOUS-RELAY", "sole-connection-for-container"]);
         let config = &self.adapter.config;
         let own = Open {
             container_id: "millstream",
@@ -230,13 +239,29 @@ impl Engine {
             let why = format!("handle {}; connect.amqp.links_max = {links_max}", attach.handle);
             return Err(Fault::refused(condition::FRAMING_ERROR, why));
         }
-        if session.links.contains_key(&attach.handle) {
+        if session.has_link(attach.handle) {
             let why = format!("handle {} has a link", attach.handle);
             return Err(Fault::refused(condition::HANDLE_IN_USE, why));
         }
-        match self.receiver(channel, attach) {
-            Ok(None) => return Ok(Handled::Later),
-            Ok(Some(link)) => {
+        if !attach.role {
+            match self.opener.sender(attach) {
+                Ok(link) => self.attach_receiver(channel, attach, link, out),
+                Err(fault) => refuse_link(channel, attach, &fault, out),
+            }
+            return Ok(Handled::Done);
+        }
+        let key = (channel, attach.handle);
+        let hang = || {
+            let bell = self.board.hang_of_consumer(key);
+            self.bells.insert(key, Arc::clone(&bell));
+            bell
+        };
+        match self.opener.receiver(attach, hang) {
+            Ok(Opened::Later(tenant)) => {
+                self.resolves = Some(tenant);
+                return Ok(Handled::Later);
+            }
+            Ok(Opened::Link(link)) => {
                 let mode = u8::from(link.is_settled);
                 let own = Attach {
                     role: false,
@@ -256,65 +281,92 @@ impl Engine {
                     session.links.insert(attach.handle, link);
                 }
             }
-            Err((condition, why)) => {
-                // The link is attached without its end, and detached at once (section 2.6.3).
-                let own = Attach {
-                    name: attach.name,
-                    handle: attach.handle,
-                    role: !attach.role,
-                    initial_delivery_count: attach.role.then_some(0),
-                    ..Attach::default()
-                };
-                write_frame(out, channel, &Performative::Attach(own), &[]);
-                let error = Some(ErrorInfo::new(condition, &why));
-                let detach = Detach { handle: attach.handle, closed: true, error };
-                write_frame(out, channel, &Performative::Detach(detach), &[]);
-            }
+            Err(fault) => refuse_link(channel, attach, &fault, out),
         }
         Ok(Handled::Done)
     }
 
-    /// Opens the link of a receiver; `None` if the topics of its tenant have to be resolved first.
-    fn receiver(&mut self, channel: u16, attach: &Attach<'_>) -> Result<Option<SenderLink>, (&'static str, String)> {
-        if !attach.role {
-            return Err((condition::NOT_IMPLEMENTED, "messages are not taken here".to_owned()));
-        }
-        let text = attach.source.and_then(|source| source.address).and_then(|address| address.text());
-        let text = text.ok_or((condition::NOT_FOUND, "a source without an address".to_owned()))?;
-        let unknown = || (condition::NOT_FOUND, format!("'{text}' is no address of a stream; use telemetry/TENANT"));
-        let address = StreamAddress::parse(text).ok_or_else(unknown)?;
-        if !self.adapter.may_receive(&self.login, &address) {
-            let name = &self.login.principal.name;
-            let why = format!("'{name}' may not receive '{text}'; that takes the role reader in its tenant");
-            return Err((condition::UNAUTHORIZED_ACCESS, why));
-        }
-        if attach.rcv_settle_mode == 1 {
-            let why = "receivers settle first (rcv-settle-mode 0)".to_owned();
-            return Err((condition::NOT_IMPLEMENTED, why));
-        }
-        if !self.adapter.knows(&address) {
-            return Err((condition::NOT_FOUND, format!("tenant '{}' is not registered", address.tenant)));
-        }
-        let Some(streams) = self.adapter.streams.known(&address.tenant) else {
-            if let Some((_, why)) = self.unresolved.take_if(|(tenant, _)| *tenant == address.tenant) {
-                return Err((condition::INTERNAL_ERROR, why));
-            }
-            self.resolves = Some(address.tenant);
-            return Ok(None);
+    fn attach_receiver(&mut self, channel: u16, attach: &Attach<'_>, link: ReceiverLink, out: &mut Vec<u8>) {
+        let own = Attach {
+            role: true,
+            rcv_settle_mode: 0,
+            initial_delivery_count: None,
+            unsettled: None,
+            incomplete_unsettled: false,
+            max_message_size: Some(self.adapter.message_max_bytes() as u64),
+            offered_capabilities: Multiple::None,
+            desired_capabilities: Multiple::None,
+            properties: None,
+            ..*attach
         };
-        let no_room = || (condition::RESOURCE_LIMIT_EXCEEDED, NO_ROOM.to_owned());
-        let tenant = &self.login.principal.tenant;
-        let room = self.adapter.buffers.take_for(tenant, LINK_BYTES).ok_or_else(no_room)?;
-        let subscription = attach.properties.and_then(|properties| properties.get(SUBSCRIPTION));
-        let subscription = subscription.and_then(|name| name.text()).map(Into::into);
-        let name = QueueName { address: address.clone(), subscription };
-        let take_room = |bytes| self.adapter.buffers.take_for(tenant, bytes);
-        let queue = self.adapter.queues.of(name, streams.partitions(Stream::Telemetry), take_room);
-        let queue = queue.ok_or_else(no_room)?;
-        let key = (channel, attach.handle);
-        let bell = self.board.hang_of_consumer(key);
-        self.bells.insert(key, Arc::clone(&bell));
-        Ok(Some(SenderLink::new(address, text, queue.join(bell), attach.snd_settle_mode == 1, room)))
+        write_frame(out, channel, &Performative::Attach(own), &[]);
+        if let Some(session) = self.sessions.get_mut(&channel) {
+            write_frame(out, channel, &Performative::Flow(link.flow(attach.handle, session.flow())), &[]);
+            session.receivers.insert(attach.handle, link);
+        }
+    }
+
+    fn transfer(
+        &mut self,
+        channel: u16,
+        transfer: &Transfer<'_>,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        let session = self.sessions.get_mut(&channel).ok_or_else(|| no_session(channel))?;
+        if session.receive_one() {
+            write_frame(out, channel, &Performative::Flow(session.flow()), &[]);
+        }
+        let handle = transfer.handle;
+        let is_detached = session.is_detached(handle);
+        let Some(link) = session.receivers.get_mut(&handle) else {
+            if is_detached {
+                // It was on its way when we have detached the link.
+                return Ok(());
+            }
+            let why = format!("a transfer over handle {handle}, which has no link for messages");
+            return Err(Fault::refused(condition::UNATTACHED_HANDLE, why));
+        };
+        let delivered = match link.take(transfer, payload) {
+            Ok(Some(delivered)) => delivered,
+            Ok(None) => return Ok(()),
+            Err((condition, why)) => {
+                self.detach_link((channel, handle), condition, &why, out);
+                return Ok(());
+            }
+        };
+        let (id, is_settled) = (delivered.delivery_id, delivered.is_settled);
+        let delivery = CommandDelivery { channel, handle, serial: link.serial, id, is_settled };
+        let (tenant, bytes) = (link.tenant.clone(), delivered.bytes);
+        match self.adapter.buffers.take_for(&self.login.principal.tenant, bytes.len() as u64) {
+            Some(room) => self.commands.push(NewDelivery { delivery, tenant, bytes, room }),
+            None => self.command_ended(delivery, &CommandOutcome::Released, out),
+        }
+        Ok(())
+    }
+
+    /// Tells the sender of a command its outcome, if its link is still there.
+    pub(super) fn command_ended(&mut self, delivery: CommandDelivery, outcome: &CommandOutcome, out: &mut Vec<u8>) {
+        let CommandDelivery { channel, handle, serial, id, is_settled } = delivery;
+        let Some(session) = self.sessions.get_mut(&channel) else { return };
+        let own = session.flow();
+        let Some(link) = session.receivers.get_mut(&handle).filter(|link| link.serial == serial) else { return };
+        link.ended();
+        if !is_settled {
+            let state = match outcome {
+                CommandOutcome::Accepted => DeliveryState::Accepted,
+                CommandOutcome::Released => DeliveryState::Released,
+                CommandOutcome::Rejected(condition, why) => {
+                    DeliveryState::Rejected(Some(ErrorInfo::new(condition, why)))
+                }
+            };
+            let told =
+                Disposition { role: true, first: id, last: None, settled: true, state: Some(state), batchable: false };
+            write_frame(out, channel, &Performative::Disposition(told), &[]);
+        }
+        if link.replenish() {
+            write_frame(out, channel, &Performative::Flow(link.flow(handle, own)), &[]);
+        }
     }
 
     fn flow(&mut self, channel: u16, flow: &Flow<'_>, out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -329,6 +381,12 @@ impl Engine {
             return Ok(());
         };
         let own = session.flow();
+        if let Some(link) = session.receivers.get(&handle) {
+            if flow.echo {
+                write_frame(out, channel, &Performative::Flow(link.flow(handle, own)), &[]);
+            }
+            return Ok(());
+        }
         let Some(link) = session.links.get_mut(&handle) else {
             // One that we have detached, and of which the peer did not know yet.
             return Ok(());
@@ -366,9 +424,10 @@ impl Engine {
         let handles: BTreeSet<u32> = settled.iter().map(|(handle, _)| *handle).collect();
         for handle in handles {
             let Some(link) = session.links.get(&handle) else { continue };
-            if let Some(has_failed) = has_failed {
-                let of_link = settled.iter().filter(|(of, _)| *of == handle).map(|(_, taken)| *taken);
-                link.receiver.give_back(of_link, has_failed);
+            let of_link = settled.iter().filter(|(of, _)| *of == handle).map(|(_, taken)| *taken);
+            match has_failed {
+                Some(has_failed) => link.receiver.give_back(of_link, has_failed),
+                None => link.receiver.finish(of_link),
             }
         }
         // There may be room for more on every link.
@@ -455,7 +514,7 @@ impl Engine {
         if left > 0 && has_room(session) {
             let SenderLink { receiver, address, address_text, .. } = &link;
             let (mut sent, mut rest) = (0, None);
-            pulled = receiver.pull(|record, taken| {
+            pulled = receiver.pull(link.is_settled, |record, taken| {
                 message.clear();
                 writer.write(address, address_text, record, taken.failed_deliveries, message);
                 rest = parts.begin(session, taken, message, out);
@@ -469,6 +528,10 @@ impl Engine {
         }
         let sent = match pulled {
             Pulled::Broken(why) => Sent::Broken(why),
+            Pulled::Starved => {
+                self.starved.insert(key);
+                Sent::All
+            }
             Pulled::Enough if link.rest.is_none() && link.credit() > 0 && has_room(session) => Sent::More,
             Pulled::Enough if link.rest.is_some() => Sent::All,
             Pulled::Enough | Pulled::Empty => {
@@ -489,16 +552,21 @@ impl Engine {
     /// Detaches a link whose queue cannot go on.
     fn break_off(&mut self, link: LinkKey, why: &str, out: &mut Vec<u8>) {
         let (channel, handle) = link;
-        let Some(session) = self.sessions.get_mut(&channel) else { return };
-        if let Some(link) = session.links.get(&handle) {
+        if let Some(link) = self.sessions.get(&channel).and_then(|session| session.links.get(&handle)) {
             // A topic may have been deleted, and made anew.
             self.adapter.streams.forget(&link.address.tenant);
         }
+        self.detach_link(link, condition::INTERNAL_ERROR, why, out);
+    }
+
+    fn detach_link(&mut self, link: LinkKey, condition: &str, why: &str, out: &mut Vec<u8>) {
+        let (channel, handle) = link;
+        let Some(session) = self.sessions.get_mut(&channel) else { return };
         if session.end_link(handle) {
-            self.bells.remove(&(channel, handle));
-            let error = Some(ErrorInfo::new(condition::INTERNAL_ERROR, why));
-            let detach = Detach { handle, closed: true, error };
-            write_frame(out, channel, &Performative::Detach(detach), &[]);
+            session.detached(handle);
+            self.bells.remove(&link);
+            let error = Some(ErrorInfo::new(condition, why));
+            write_frame(out, channel, &Performative::Detach(Detach { handle, closed: true, error }), &[]);
         }
     }
 
@@ -525,59 +593,6 @@ enum Sent {
     /// Nothing more can be sent until something happens.
     All,
     Broken(String),
-}
-
-/// Writes the frames of messages over a link.
-struct Parts {
-    channel: u16,
-    handle: u32,
-    is_settled: bool,
-    /// Bytes of a message in one frame.
-    part_bytes: usize,
-}
-
-impl Parts {
-    /// Appends a delivery, in as many frames as its message needs. Returns the rest that the window has no room for.
-    fn begin(&mut self, session: &mut Session, taken: Taken, message: &[u8], out: &mut Vec<u8>) -> Option<MessageRest> {
-        let id = session.delivery_id();
-        if !self.is_settled {
-            session.keep_unsettled(id, self.handle, taken);
-        }
-        let sent = message.len().min(self.part_bytes);
-        let tag = id.to_be_bytes();
-        let first = Transfer {
-            handle: self.handle,
-            delivery_id: Some(id),
-            delivery_tag: Some(&tag),
-            message_format: Some(0),
-            settled: Some(self.is_settled),
-            more: sent < message.len(),
-            ..Transfer::default()
-        };
-        write_frame(out, self.channel, &Performative::Transfer(first), &message[..sent]);
-        session.transfer_one();
-        if sent == message.len() {
-            return None;
-        }
-        self.go_on(session, MessageRest { bytes: message.to_vec(), sent }, out)
-    }
-
-    /// Appends further frames of a message.
-    fn go_on(&mut self, session: &mut Session, mut rest: MessageRest, out: &mut Vec<u8>) -> Option<MessageRest> {
-        while session.window() > 0 {
-            let end = rest.bytes.len().min(rest.sent + self.part_bytes);
-            let more = end < rest.bytes.len();
-            let transfer =
-                Transfer { handle: self.handle, settled: Some(self.is_settled), more, ..Transfer::default() };
-            write_frame(out, self.channel, &Performative::Transfer(transfer), &rest.bytes[rest.sent..end]);
-            session.transfer_one();
-            if !more {
-                return None;
-            }
-            rest.sent = end;
-        }
-        Some(rest)
-    }
 }
 
 fn no_session(channel: u16) -> Fault {

@@ -96,15 +96,15 @@ impl SenderLink {
 
 #[cfg(test)]
 mod tests {
-    use millstream_types::{MemoryBudget, TenantId, TopicKind};
+    use millstream_types::MemoryBudget;
 
     use super::super::stream_queue::StreamQueue;
     use super::*;
 
     fn link() -> SenderLink {
-        let address = StreamAddress { tenant: TenantId::default(), kind: TopicKind::Telemetry };
+        let address = StreamAddress::parse("telemetry/default").unwrap();
         let room = || MemoryBudget::new("", 0).empty_grant();
-        let receiver = StreamQueue::from_now_on(&[], room()).join(std::sync::Arc::default());
+        let receiver = StreamQueue::from_now_on(&[], "", room()).join(std::sync::Arc::default());
         SenderLink::new(address, "telemetry/default", receiver, false, room())
     }
 

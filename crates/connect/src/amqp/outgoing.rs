@@ -4,6 +4,7 @@ use millstream_amqp::{Header, MapBuilder, MessageDraft, Properties, Symbol, Time
 use millstream_types::{RecordView, TopicKind, header};
 
 use super::address::StreamAddress;
+use super::reply_address::Reply;
 use crate::adapter::OPT_RETAIN;
 
 /// Headers whose value is a number in a message.
@@ -30,13 +31,15 @@ impl MessageWriter {
         self.annotations.clear();
         let mut properties = Properties { to: Some(Value::String(address_text)), ..Properties::default() };
         let mut ttl = None;
+        let reply;
+        let mut correlation_id = None;
         for given in record.headers() {
             let Some(text) = given.value.and_then(|value| std::str::from_utf8(value).ok()) else { continue };
             match given.key {
                 header::CONTENT_TYPE if text.is_ascii() => properties.content_type = Some(Symbol(text)),
                 header::CONTENT_ENCODING if text.is_ascii() => properties.content_encoding = Some(Symbol(text)),
                 header::CREATION_TIME => properties.creation_time = text.parse().ok().map(Timestamp),
-                header::CORRELATION_ID => properties.correlation_id = Some(Value::String(text)),
+                header::CORRELATION_ID => correlation_id = Some(text),
                 header::TTL => ttl = text.parse().ok(),
                 OPT_RETAIN => self.annotations.symbol(OPT_RETAIN, Value::Bool(text == "true")),
                 header::TENANT_ID => {}
@@ -46,6 +49,10 @@ impl MessageWriter {
                 }
                 key => self.application_properties.string(key, Value::String(text)),
             }
+        }
+        if let Some(text) = correlation_id {
+            reply = Reply::parse(text).filter(|_| address.kind == TopicKind::CommandResponse);
+            properties.correlation_id = reply.as_ref().and_then(Reply::id).or(Some(Value::String(text)));
         }
         self.application_properties.string(header::TENANT_ID, Value::String(address.tenant.as_str()));
         let draft = MessageDraft {
@@ -78,7 +85,7 @@ mod tests {
         let mut builder = BatchBuilder::default();
         builder.push(&Record { timestamp_ms: 1, key: Some(b"d"), value: Some(b"21.5"), headers: &headers });
         let batch = builder.seal(Offset(7), Epoch(0), Compression::None);
-        let address = StreamAddress { tenant: TenantId::new("acme").unwrap(), kind };
+        let address = StreamAddress { tenant: TenantId::new("acme").unwrap(), kind, reply: "".into() };
         let mut out = Vec::new();
         let record = batch.records().next().unwrap().unwrap();
         MessageWriter::default().write(&address, "telemetry/acme", &record, 2, &mut out);

@@ -1,10 +1,11 @@
 //! A session: its windows, its links and the deliveries that are not settled.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use millstream_amqp::{Begin, Flow};
 
 use super::link::SenderLink;
+use super::receiver_link::ReceiverLink;
 use super::stream_queue::Taken;
 
 /// Transfers that a peer may send before it is told of more room.
@@ -13,6 +14,10 @@ const INCOMING_WINDOW: u32 = 2_048;
 /// A session. Its links have the handles that the peer has given them, in both directions.
 pub(super) struct Session {
     pub(super) links: HashMap<u32, SenderLink>,
+    /// Links over which the peer sends.
+    pub(super) receivers: HashMap<u32, ReceiverLink>,
+    /// Handles that we have detached, of which the peer may not know yet.
+    detached: HashSet<u32>,
     /// Deliveries that were sent and not settled, by their id, each with the handle of its link.
     unsettled: BTreeMap<u32, (u32, Taken)>,
     next_delivery_id: u32,
@@ -20,17 +25,22 @@ pub(super) struct Session {
     next_incoming_id: u32,
     /// Transfers that the peer still takes.
     window: u32,
+    /// Transfers that have come since the peer was told of the window.
+    received: u32,
 }
 
 impl Session {
     pub(super) fn new(begin: &Begin<'_>) -> Self {
         Self {
             links: HashMap::new(),
+            receivers: HashMap::new(),
+            detached: HashSet::new(),
             unsettled: BTreeMap::new(),
             next_delivery_id: 0,
             next_outgoing_id: 0,
             next_incoming_id: begin.next_outgoing_id,
             window: begin.incoming_window,
+            received: 0,
         }
     }
 
@@ -63,6 +73,32 @@ impl Session {
     pub(super) fn transfer_one(&mut self) {
         self.next_outgoing_id = self.next_outgoing_id.wrapping_add(1);
         self.window = self.window.saturating_sub(1);
+    }
+
+    /// A transfer has come; true if the peer is to be told of more room.
+    pub(super) fn receive_one(&mut self) -> bool {
+        self.next_incoming_id = self.next_incoming_id.wrapping_add(1);
+        self.received += 1;
+        let is_due = self.received >= INCOMING_WINDOW / 2;
+        if is_due {
+            self.received = 0;
+        }
+        is_due
+    }
+
+    /// True if a link has this handle.
+    pub(super) fn has_link(&self, handle: u32) -> bool {
+        self.links.contains_key(&handle) || self.receivers.contains_key(&handle)
+    }
+
+    /// Keeps in mind that we have detached a link, until the peer detaches it, too.
+    pub(super) fn detached(&mut self, handle: u32) {
+        self.detached.insert(handle);
+    }
+
+    /// True if we have detached it and the peer has not.
+    pub(super) fn is_detached(&self, handle: u32) -> bool {
+        self.detached.contains(&handle)
     }
 
     /// The state of the session.
@@ -102,6 +138,10 @@ impl Session {
 
     /// Ends a link; what was not settled on it is given back.
     pub(super) fn end_link(&mut self, handle: u32) -> bool {
+        self.detached.remove(&handle);
+        if self.receivers.remove(&handle).is_some() {
+            return true;
+        }
         let Some(link) = self.links.remove(&handle) else { return false };
         let of_link: Vec<Taken> =
             self.unsettled.extract_if(.., |_, (of, _)| *of == handle).map(|(_, (_, taken))| taken).collect();
@@ -111,6 +151,7 @@ impl Session {
 
     /// Ends all links.
     pub(super) fn end(&mut self) {
+        self.receivers.clear();
         let handles: Vec<u32> = self.links.keys().copied().collect();
         for handle in handles {
             self.end_link(handle);

@@ -11,20 +11,15 @@ use millstream_http::{
     Access, Content, FromPath, Json, Limits, Params, Path, Payload, Problem, Query, Reason, Route, Routes,
     TraceContext, sandbox,
 };
-use millstream_log::{AckLevel, reply};
-use millstream_types::{ErrorCode, Header, Record, Role, TenantId, header};
+use millstream_types::{ErrorCode, Header, Role, TenantId, header};
 use serde::Deserialize;
 use serde_json::json;
 
-use super::command::{
-    CORRELATION_ID, CORRELATION_ID_MAX_BYTES, NAME_MAX_BYTES, RESPONSE_REQUIRED, SUBJECT, is_correlation_id, is_name,
-};
-use super::listeners::Devices;
+use super::command::{CORRELATION_ID, CORRELATION_ID_MAX_BYTES, NAME_MAX_BYTES, is_correlation_id, is_name};
+use super::new_command::NewCommand;
 use super::outcome::{End, Outcome};
-use super::waiters::{CannotWait, CommandProgress, Waiter};
+use super::waiters::CommandProgress;
 use super::{Commands, Response};
-use crate::refusal::{not_taken, unknown_device};
-use crate::registry::DeviceId;
 
 /// Default wait of a request.
 const TIMEOUT_MS: u64 = 10_000;
@@ -60,13 +55,8 @@ impl FromPath for DevicePath {
 
 /// A checked request to send a command.
 struct CommandRequest {
-    tenant: TenantId,
-    device: DeviceId,
-    name: String,
-    is_one_way: bool,
+    command: NewCommand,
     timeout: Duration,
-    ttl_ms: Option<String>,
-    correlation_id: String,
 }
 
 impl Commands {
@@ -108,13 +98,7 @@ impl Commands {
 
     fn wanted(&self, path: DevicePath, parameters: CommandParameters) -> Result<CommandRequest, Problem> {
         let tenant = TenantId::new(&path.tenant)?;
-        let device: DeviceId = path
-            .device
-            .parse()
-            .map_err(|error| Problem::from_error(ErrorCode::Invalid, &error).remedy("name a device of the registry"))?;
-        if self.registry.enabled(&tenant, device.as_str()).is_none() {
-            return Err(unknown_device(device.as_str()));
-        }
+        let device = self.commanded(&tenant, &path.device)?;
         let CommandParameters { command: name, timeout_ms, one_way: is_one_way, ttl_s, correlation_id } = parameters;
         if !is_name(&name) {
             return Err(bad("command", &name)
@@ -125,72 +109,15 @@ impl Commands {
             let rule = format!("connect.commands.request_timeout_max_ms = {most}");
             return Err(bad("timeout-ms", &timeout_ms.to_string()).rule(rule));
         }
-        let ttl_ms = ttl_s.filter(|ttl_s| *ttl_s > 0).map(|ttl_s| ttl_s.saturating_mul(1_000).to_string());
+        let ttl_ms = ttl_s.filter(|ttl_s| *ttl_s > 0).map(|ttl_s| ttl_s.saturating_mul(1_000));
         let correlation_id = correlation_id.unwrap_or_else(|| uuid::Uuid::new_v4().to_string());
         if !is_correlation_id(&correlation_id) || !correlation_id.bytes().all(|byte| byte.is_ascii_graphic()) {
             let rule = format!("a correlation id has 1 to {CORRELATION_ID_MAX_BYTES} visible characters of ASCII");
             return Err(bad("correlation-id", &correlation_id).rule(rule));
         }
         let timeout = Duration::from_millis(timeout_ms);
-        Ok(CommandRequest { tenant, device, name, is_one_way, timeout, ttl_ms, correlation_id })
-    }
-
-    fn wait(&self, wanted: &CommandRequest) -> Result<Waiter, Problem> {
-        let CommandRequest { tenant, device, correlation_id, .. } = wanted;
-        self.hub.waiters.wait(tenant, correlation_id, device.as_str()).map_err(|why| match why {
-            CannotWait::Taken => Problem::new(
-                Reason::Code(ErrorCode::Conflict),
-                "another request waits for the answer to a command of this correlation id; nothing was sent",
-            )
-            .value(correlation_id)
-            .rule("a correlation id stands for one command at a time")
-            .remedy("leave it out: then one is made"),
-            CannotWait::Full => {
-                let limit = self.config.requests_max_waiting;
-                Problem::new(
-                    Reason::Code(ErrorCode::Overloaded),
-                    "too many requests of the tenant wait for answers of devices; nothing was sent",
-                )
-                .value(limit)
-                .rule(format!(
-                    "connect.commands.requests_max_waiting = {limit}, of which a tenant takes no more than it leaves free"
-                ))
-                .remedy("wait as long as Retry-After says, then send it again")
-            }
-        })
-    }
-
-    /// Appends the command's record and returns once it is durable.
-    async fn append(&self, wanted: &CommandRequest, given: &[Header<'_>], payload: &[u8]) -> Result<(), Problem> {
-        let CommandRequest { tenant, device, .. } = wanted;
-        let device = device.as_str();
-        let mut headers = vec![
-            Header { key: header::DEVICE_ID, value: Some(device.as_bytes()) },
-            Header { key: SUBJECT, value: Some(wanted.name.as_bytes()) },
-            Header { key: CORRELATION_ID, value: Some(wanted.correlation_id.as_bytes()) },
-        ];
-        headers.extend_from_slice(given);
-        if !wanted.is_one_way {
-            headers.push(Header { key: RESPONSE_REQUIRED, value: Some(b"true") });
-        }
-        if let Some(ttl_ms) = &wanted.ttl_ms {
-            headers.push(Header { key: header::TTL, value: Some(ttl_ms.as_bytes()) });
-        }
-        let (timestamp_ms, key) = (self.hub.wall.now_ms(), Some(device.as_bytes()));
-        let record = Record { timestamp_ms, key, value: Some(payload), headers: &headers };
-        let mut is_again = false;
-        loop {
-            let streams = self.streams.of(tenant).await.map_err(|error| not_taken(&error))?;
-            let (done, verdict) = reply();
-            let done = done.failing_on_full_disk();
-            match streams.command_partition(device).append(&[record], AckLevel::Synced, done) {
-                Ok(()) => return verdict.await.map(drop).map_err(|error| not_taken(&error)),
-                // The topic was deleted after it was resolved.
-                Err(millstream_log::Error::UnknownTopic { .. }) if !is_again => self.streams.forget(tenant),
-                Err(error) => return Err(not_taken(&error)),
-            }
-            is_again = true;
-        }
+        let command = NewCommand { tenant, device, name, is_one_way, ttl_ms, correlation_id };
+        Ok(CommandRequest { command, timeout })
     }
 }
 
@@ -203,13 +130,12 @@ async fn post(
     Payload(payload): Payload,
 ) -> Result<HttpResponse, Problem> {
     let wanted = commands.wanted(path, parameters)?;
-    let mut waiter = commands.wait(&wanted)?;
     let trace = trace.traceparent();
     let mut headers = vec![Header { key: header::TRACEPARENT, value: Some(&trace) }];
     if let Some(content_type) = given.get(CONTENT_TYPE).filter(|value| !value.is_empty()) {
         headers.push(Header { key: header::CONTENT_TYPE, value: Some(content_type.as_bytes()) });
     }
-    commands.append(&wanted, &headers, &payload).await?;
+    let mut waiter = commands.send(&wanted.command, &headers, &payload).await?;
     let decided = waiter.progress.wait_for(|progress| wanted.answer(progress).is_some());
     // A closed channel is answered like a timeout: with the progress known so far.
     let _ = tokio::time::timeout(wanted.timeout, decided).await;
@@ -225,14 +151,14 @@ impl CommandRequest {
         }
         match &progress.outcome {
             Some(outcome) if outcome.end != End::Accepted => Some(Err(self.failed(outcome))),
-            Some(_) if self.is_one_way => Some(Ok(self.taken(End::Accepted.name()))),
-            None if self.is_one_way && progress.waits => Some(Ok(self.taken("waiting"))),
+            Some(_) if self.command.is_one_way => Some(Ok(self.taken(End::Accepted.name()))),
+            None if self.command.is_one_way && progress.waits => Some(Ok(self.taken("waiting"))),
             _ => None,
         }
     }
 
     fn correlation(&self) -> HeaderValue {
-        HeaderValue::from_str(&self.correlation_id).unwrap_or(HeaderValue::from_static(""))
+        HeaderValue::from_str(&self.command.correlation_id).unwrap_or(HeaderValue::from_static(""))
     }
 
     fn responded(&self, response: &Response) -> HttpResponse {
@@ -248,7 +174,7 @@ impl CommandRequest {
     }
 
     fn taken(&self, outcome: &str) -> HttpResponse {
-        let body = json!({"outcome": outcome, CORRELATION_ID: self.correlation_id});
+        let body = json!({"outcome": outcome, CORRELATION_ID: self.command.correlation_id});
         (StatusCode::ACCEPTED, [(CORRELATION, self.correlation())], Json(body)).into_response()
     }
 
@@ -287,10 +213,10 @@ impl CommandRequest {
         detail: impl Into<std::borrow::Cow<'static, str>>,
     ) -> Problem {
         Problem::new(reason, detail)
-            .value(self.device.as_str())
-            .rule(format!("command '{}' to the device, timeout-ms = {}", self.name, self.timeout.as_millis()))
+            .value(self.command.device.as_str())
+            .rule(format!("command '{}' to the device, timeout-ms = {}", self.command.name, self.timeout.as_millis()))
             .member("outcome", outcome)
-            .member(CORRELATION_ID, self.correlation_id.as_str())
+            .member(CORRELATION_ID, self.command.correlation_id.as_str())
             .header(CORRELATION, self.correlation())
     }
 }
@@ -309,15 +235,15 @@ mod tests {
     use super::*;
 
     fn wanted(is_one_way: bool) -> CommandRequest {
-        CommandRequest {
+        let command = NewCommand {
             tenant: TenantId::default(),
             device: "d".parse().unwrap(),
             name: "on".to_owned(),
             is_one_way,
-            timeout: Duration::from_millis(7),
             ttl_ms: None,
             correlation_id: "c".to_owned(),
-        }
+        };
+        CommandRequest { command, timeout: Duration::from_millis(7) }
     }
 
     fn progress(waits: bool, outcome: Option<Outcome>) -> CommandProgress {

@@ -15,7 +15,7 @@ use crate::world::{World, basic, quick};
 
 const ADDRESS: &str = "telemetry/T";
 
-async fn world(users: Users) -> (tempfile::TempDir, World, Serving) {
+pub(crate) async fn world(users: Users) -> (tempfile::TempDir, World, Serving) {
     let dir = tempfile::tempdir().unwrap();
     let world = World::open(dir.path()).await;
     world.register("T", "d").await;
@@ -23,13 +23,13 @@ async fn world(users: Users) -> (tempfile::TempDir, World, Serving) {
     (dir, world, amqp)
 }
 
-fn listen(world: &World, users: Users) -> Serving {
+pub(crate) fn listen(world: &World, users: Users) -> Serving {
     let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
     let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     world.connect.listen_amqp(any.into(), Arc::new(users), &memory, &world.metrics).unwrap()
 }
 
-async fn stop(world: World, amqp: Serving) {
+pub(crate) async fn stop(world: World, amqp: Serving) {
     assert_eq!(amqp.shut_down(Duration::from_secs(60)).await, 0, "nothing had to be cut off");
     world.stop().await;
 }
@@ -44,11 +44,11 @@ async fn send(world: &World, payloads: impl IntoIterator<Item = String>) {
     }
 }
 
-fn numbers(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
+pub(crate) fn numbers(range: std::ops::Range<usize>) -> impl Iterator<Item = String> {
     range.map(|number| number.to_string())
 }
 
-fn texts(received: &[Received]) -> Vec<String> {
+pub(crate) fn texts(received: &[Received]) -> Vec<String> {
     received.iter().map(|message| String::from_utf8(message.payload.clone()).unwrap()).collect()
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millstream_amqp::{
-    Attach, Begin, Body, DeliveryState, Disposition, FRAME_MIN_MAX_BYTES, Flow, Framed, HEADER_BYTES, Message, Open,
-    Performative, ProtocolHeader, Sasl, SaslInit, SaslResponse, Source, Symbol, Value, frame, write_frame, write_sasl,
+    Attach, Begin, Body, DeliveryState, Disposition, FRAME_MIN_MAX_BYTES, Flow, Framed, HEADER_BYTES, Message,
+    MessageDraft, Open, Performative, ProtocolHeader, Sasl, SaslInit, SaslResponse, Source, Symbol, Target,
+    TargetTerminus, Transfer, Value, frame, write_frame, write_sasl,
 };
 use millstream_net::{
     Login, LoginCheck, Logins, RefusedLogin, Revocation, Revoker, ScramCredential, ScramMechanism, ScramUser,
@@ -88,6 +89,9 @@ pub(crate) struct Received {
     pub(crate) payload: Vec<u8>,
     pub(crate) failed_deliveries: u32,
     pub(crate) device: String,
+    /// The correlation id, as it is printed.
+    pub(crate) correlation_id: String,
+    pub(crate) status: Option<i32>,
     /// Frames that it came in.
     pub(crate) frames: usize,
 }
@@ -200,6 +204,62 @@ impl Amqp {
         self.write(channel, &Performative::Attach(attach))
     }
 
+    /// Attaches a sender; without an address its messages name theirs.
+    pub(crate) fn attach_sender(&mut self, handle: u32, address: Option<&str>) -> &mut Self {
+        let target = Target { address: address.map(Value::String), ..Target::default() };
+        let (source, target) = (Some(Source::default()), Some(TargetTerminus::Node(target)));
+        let name = format!("sender-{handle}");
+        let attach =
+            Attach { name: &name, handle, source, target, initial_delivery_count: Some(0), ..Attach::default() };
+        self.write(0, &Performative::Attach(attach))
+    }
+
+    /// Appends a message in frames with at most `part_bytes` of it.
+    pub(crate) fn transfer(
+        &mut self,
+        handle: u32,
+        id: u32,
+        message: &MessageDraft<'_>,
+        part_bytes: usize,
+    ) -> &mut Self {
+        let mut bytes = Vec::new();
+        message.write(&mut bytes);
+        let mut parts = bytes.chunks(part_bytes).peekable();
+        let tag = id.to_be_bytes();
+        let (mut delivery_id, mut delivery_tag) = (Some(id), Some(&tag[..]));
+        while let Some(part) = parts.next() {
+            let transfer = Transfer {
+                handle,
+                delivery_id: delivery_id.take(),
+                delivery_tag: delivery_tag.take(),
+                more: parts.peek().is_some(),
+                ..Transfer::default()
+            };
+            write_frame(&mut self.out, 0, &Performative::Transfer(transfer), part);
+        }
+        self
+    }
+
+    /// The outcome of what was sent: empty if it was accepted, `released`, or the condition and the text of its rejection.
+    pub(crate) async fn outcome(&mut self, id: u32) -> String {
+        self.expect(|body| match body {
+            Performative::Disposition(Disposition { role: true, first, settled: true, state: Some(state), .. })
+                if *first == id =>
+            {
+                Some(match state {
+                    DeliveryState::Accepted => String::new(),
+                    DeliveryState::Released => "released".to_owned(),
+                    DeliveryState::Rejected(Some(error)) => {
+                        format!("{}: {}", error.condition.0, error.description.unwrap_or_default())
+                    }
+                    other => panic!("{other:?}"),
+                })
+            }
+            _ => None,
+        })
+        .await
+    }
+
     /// Grants credit from a count of deliveries.
     pub(crate) fn credit(&mut self, handle: u32, delivery_count: Option<u32>, credit: u32) -> &mut Self {
         let flow = Flow { delivery_count, link_credit: Some(credit), ..flow_of(handle) };
@@ -266,6 +326,11 @@ impl Amqp {
                 payload: message.content.bytes().unwrap().to_vec(),
                 failed_deliveries: message.header.delivery_count,
                 device: device.unwrap_or_default().to_owned(),
+                correlation_id: message.properties.correlation_id.map_or(String::new(), |id| format!("{id:?}")),
+                status: message.application_properties.get("status").map(|status| match status {
+                    Value::Int(status) => status,
+                    other => panic!("{other:?}"),
+                }),
                 frames,
             });
         }

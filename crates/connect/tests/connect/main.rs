@@ -4,6 +4,8 @@
 mod admission;
 mod amqp;
 mod amqp_client;
+mod amqp_commands;
+mod amqp_events;
 mod command_http;
 mod command_mqtt;
 mod command_world;

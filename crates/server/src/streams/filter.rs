@@ -2,7 +2,7 @@
 
 use memchr::memmem::Finder;
 use millstream_http::Wildcard;
-use millstream_types::{RecordView, TopicKind, TopicName, header};
+use millstream_types::{RecordView, TopicKind, TopicName};
 
 /// Conditions that all must match.
 #[derive(Debug, Clone, Default)]
@@ -35,14 +35,6 @@ pub(super) fn is_perishable(name: &TopicName) -> bool {
     matches!(name.kind(), TopicKind::Telemetry | TopicKind::Event | TopicKind::Command | TopicKind::CommandResponse)
 }
 
-/// Tells if a device's record had expired at `now_ms`, by its creation time and time to live.
-pub(super) fn is_void(record: &RecordView<'_>, now_ms: i64) -> bool {
-    let number = |name| std::str::from_utf8(record.header(name)?).ok()?.parse::<i64>().ok();
-    let Some(ttl_ms) = number(header::TTL) else { return false };
-    let created_ms = number(header::CREATION_TIME).unwrap_or(record.timestamp_ms);
-    created_ms.saturating_add(ttl_ms) <= now_ms
-}
-
 #[cfg(test)]
 mod tests {
     use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Record, RecordBatch};
@@ -50,8 +42,6 @@ mod tests {
     use super::*;
 
     type Pairs<'a, T> = &'a [(&'a str, T)];
-    /// Headers, a time, and whether the record has expired by then.
-    type Dated<'a> = (Pairs<'a, Option<&'a [u8]>>, i64, bool);
 
     fn batch(key: Option<&[u8]>, headers: Pairs<'_, Option<&[u8]>>) -> RecordBatch {
         let headers: Vec<_> = headers.iter().map(|(key, value)| Header { key, value: *value }).collect();
@@ -91,22 +81,6 @@ mod tests {
         for key in [None, Some(&b"\xff"[..])] {
             let nameless = batch(key, &[]);
             assert!(!any_key.wants(&nameless.records().next().unwrap().unwrap()), "{key:?}");
-        }
-    }
-
-    #[test]
-    fn a_record_is_void_once_its_time_has_passed_since_it_was_created() {
-        let table: [Dated<'_>; 6] = [
-            (&[], i64::MAX, false),
-            (&[("ttl", Some(b"500"))], 1_499, false),
-            (&[("ttl", Some(b"500"))], 1_500, true),
-            (&[("ttl", Some(b"500")), ("creation-time", Some(b"2000"))], 2_499, false),
-            (&[("ttl", Some(b"500")), ("creation-time", Some(b"2000"))], 2_500, true),
-            (&[("ttl", Some(b"soon"))], i64::MAX, false),
-        ];
-        for (headers, now_ms, expected) in table {
-            let batch = batch(None, headers);
-            assert_eq!(is_void(&batch.records().next().unwrap().unwrap(), now_ms), expected, "{headers:?} {now_ms}");
         }
     }
 }

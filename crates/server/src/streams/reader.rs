@@ -11,7 +11,7 @@ use millstream_types::{
 };
 use serde_json::{Value, json};
 
-use super::filter::{RecordFilter, is_perishable, is_void};
+use super::filter::{RecordFilter, is_perishable};
 use super::render;
 
 /// Size of rendered records after which a step ends.
@@ -259,7 +259,7 @@ impl Reader {
     }
 
     fn wants(&self, record: &RecordView<'_>) -> bool {
-        self.filter.wants(record) && self.wall.as_ref().is_none_or(|wall| !is_void(record, wall.now_ms()))
+        self.filter.wants(record) && self.wall.as_ref().is_none_or(|wall| !record.is_void(wall.now_ms()))
     }
 
     fn advance(&mut self, index: usize, next: Offset) {

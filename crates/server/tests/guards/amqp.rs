@@ -1,10 +1,10 @@
-//! A receiver over AMQP 1.0, as far as it is needed here: it writes all that it wants at once, and looks whether it is let in.
+//! Receivers and senders over AMQP 1.0, as far as they are needed here: a client writes all that it wants at once, and looks whether it is let in.
 
 use std::io::{Read, Write};
 
 use millstream_amqp::{
     Attach, Begin, Body, Flow, Framed, HEADER_BYTES, MapBuilder, Open, Performative, ProtocolHeader, Sasl, SaslInit,
-    Source, Symbol, Value, frame, write_frame, write_sasl,
+    Source, Symbol, Target, TargetTerminus, Transfer, Value, frame, write_frame, write_sasl,
 };
 
 /// Credit that a receiver grants.
@@ -54,6 +54,34 @@ pub(crate) fn receive_as(out: &mut Vec<u8>, address: &str, links: u32, subscript
             ..Flow::default()
         };
         write(Performative::Flow(credit));
+    }
+}
+
+/// Appends what opens a connection and attaches so many senders to an address, and the beginning of a message for each.
+pub(crate) fn send_parts(out: &mut Vec<u8>, address: &str, links: u32, part: &[u8]) {
+    out.extend_from_slice(&ProtocolHeader::Amqp.bytes());
+    let open = Open { container_id: "guards", max_frame_size: 1 << 20, ..Open::default() };
+    write_frame(out, 0, &Performative::Open(open), &[]);
+    let window = Begin { incoming_window: 100, outgoing_window: CREDIT, ..Begin::default() };
+    write_frame(out, 0, &Performative::Begin(window), &[]);
+    for handle in 0..links {
+        let target = TargetTerminus::Node(Target { address: Some(Value::String(address)), ..Target::default() });
+        let name = format!("sender-{handle}");
+        let attach = Attach {
+            name: &name,
+            handle,
+            source: Some(Source::default()),
+            target: Some(target),
+            initial_delivery_count: Some(0),
+            ..Attach::default()
+        };
+        write_frame(out, 0, &Performative::Attach(attach), &[]);
+        let (mut id, tag) = (Some(handle), handle.to_be_bytes());
+        for part in part.chunks(8_000) {
+            let delivery_tag = id.map(|_| &tag[..]);
+            let transfer = Transfer { handle, delivery_id: id.take(), delivery_tag, more: true, ..Transfer::default() };
+            write_frame(out, 0, &Performative::Transfer(transfer), part);
+        }
     }
 }
 

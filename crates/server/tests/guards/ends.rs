@@ -46,7 +46,7 @@ struct Work {
 }
 
 const KAFKA_FETCH: &str = "fetch of Kafka that waits";
-const WORK: [Work; 18] = [
+const WORK: [Work; 20] = [
     Work { kind: "request", what: "body that does not come", start: slow_body },
     Work { kind: "request", what: KAFKA_FETCH, start: kafka_fetch },
     Work { kind: "request", what: "wait for the end of a job", start: wait_for_job },
@@ -65,6 +65,8 @@ const WORK: [Work; 18] = [
     Work { kind: "session", what: "messages without acknowledgement", start: session },
     Work { kind: "pub/sub subscriber", what: "subscriber", start: subscriber },
     Work { kind: "receiver", what: "receiver over AMQP", start: receiver },
+    Work { kind: "event queue", what: "receiver of events over AMQP", start: event_queue },
+    Work { kind: "sender", what: "sender over AMQP with a part of a message", start: sender },
 ];
 
 /// The work that servers of this log take.
@@ -367,6 +369,20 @@ fn session(process: &Process) -> Running {
 fn receiver(process: &Process) -> Running {
     let (mut socket, mut wanted) = (connect(process.amqp), Vec::new());
     amqp::receive(&mut wanted, "telemetry/acme", 1);
+    amqp::enter(&mut socket, &wanted, 1).unwrap();
+    Running::of(socket)
+}
+
+fn event_queue(process: &Process) -> Running {
+    let (mut socket, mut wanted) = (connect(process.amqp), Vec::new());
+    amqp::receive_as(&mut wanted, "event/acme", 1, "own");
+    amqp::enter(&mut socket, &wanted, 1).unwrap();
+    Running::of(socket)
+}
+
+fn sender(process: &Process) -> Running {
+    let (mut socket, mut wanted) = (connect(process.amqp), Vec::new());
+    amqp::send_parts(&mut wanted, "command/acme", 1, b"part");
     amqp::enter(&mut socket, &wanted, 1).unwrap();
     Running::of(socket)
 }

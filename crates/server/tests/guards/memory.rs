@@ -43,7 +43,7 @@ pub(crate) const SETTINGS: [&str; 20] = [
 type Press = fn(&Process) -> Vec<TcpStream>;
 
 /// Each kind with its press, and whether the gate runs it.
-const PRESSES: [(&str, Press, bool); 13] = [
+const PRESSES: [(&str, Press, bool); 15] = [
     ("request", requests, true),
     ("query", queries, true),
     ("kept query", kept_queries, false),
@@ -57,6 +57,8 @@ const PRESSES: [(&str, Press, bool); 13] = [
     ("token", tokens, false),
     ("pub/sub subscriber", subscribers, true),
     ("receiver", receivers, true),
+    ("event queue", event_queues, false),
+    ("sender", senders, true),
 ];
 
 #[test]
@@ -376,6 +378,30 @@ fn receivers(process: &Process) -> Vec<TcpStream> {
         let answer = ask(process.devices, "POST", "/telemetry", &headers, &[b'x'; 2_000]);
         assert_eq!(answer.status, 202, "{}", answer.text());
     }
+    settle(process);
+    open
+}
+
+/// Receivers of events, each with a queue of its own, as far as there are.
+fn event_queues(process: &Process) -> Vec<TcpStream> {
+    ask(process.applications, "POST", "/v1/tenants/acme", &[JSON], b"{}");
+    let open = many(process.amqp, 100, |number| {
+        let mut wanted = Vec::new();
+        amqp::receive_as(&mut wanted, "event/acme", 200, &format!("own-{number}"));
+        wanted
+    });
+    settle(process);
+    open
+}
+
+/// Senders that each begin a large command and do not end it.
+fn senders(process: &Process) -> Vec<TcpStream> {
+    ask(process.applications, "POST", "/v1/tenants/acme", &[JSON], b"{}");
+    let open = many(process.amqp, 100, |_| {
+        let mut wanted = Vec::new();
+        amqp::send_parts(&mut wanted, "command/acme", 40, &[0; 64_000]);
+        wanted
+    });
     settle(process);
     open
 }

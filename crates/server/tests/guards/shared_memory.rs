@@ -23,12 +23,13 @@ const SUBSCRIPTIONS_MAX_BYTES: usize = 3 << 19;
 /// Has the server take much memory, with the token of this name; what stands open meanwhile, if it did.
 type Press = fn(&Ground, &str) -> Option<TcpStream>;
 
-const PRESSES: [(&str, Press); 5] = [
+const PRESSES: [(&str, Press); 6] = [
     ("request over HTTP", body),
     ("requests over Redis", queued_commands),
     ("pub/sub subscriber", channels),
     ("subscriptions of a session", filters),
     ("receiver", receivers),
+    ("sender", senders),
 ];
 
 #[test]
@@ -122,6 +123,15 @@ fn receivers(ground: &Ground, token: &str) -> Option<TcpStream> {
     let (mut socket, mut wanted) = (connect(ground.process.amqp), Vec::new());
     amqp::log_in(&mut wanted, token, ground.secret(token));
     amqp::receive(&mut wanted, &format!("telemetry/{}", ground.tenant(token)), LINKS);
+    amqp::enter(&mut socket, &wanted, LINKS).ok().map(|()| socket)
+}
+
+/// A connection over AMQP with many senders.
+fn senders(ground: &Ground, token: &str) -> Option<TcpStream> {
+    const LINKS: u32 = 100;
+    let (mut socket, mut wanted) = (connect(ground.process.amqp), Vec::new());
+    amqp::log_in(&mut wanted, token, ground.secret(token));
+    amqp::send_parts(&mut wanted, &format!("command/{}", ground.tenant(token)), LINKS, b"");
     amqp::enter(&mut socket, &wanted, LINKS).ok().map(|()| socket)
 }
 

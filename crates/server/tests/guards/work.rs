@@ -55,7 +55,7 @@ impl Share {
 }
 
 /// All kinds of work.
-pub(crate) const KINDS: [Kind; 13] = [
+pub(crate) const KINDS: [Kind; 15] = [
     Kind { name: "request", door: "streams", role: Some("writer"), share: Share::Memory, start: request },
     Kind {
         name: "query",
@@ -132,6 +132,9 @@ pub(crate) const KINDS: [Kind; 13] = [
     },
     Kind { name: "pub/sub subscriber", door: "redis", role: None, share: Share::Memory, start: subscriber },
     Kind { name: "receiver", door: "amqp", role: Some("reader"), share: Share::Memory, start: receiver },
+    // One more is that of receivers without a name.
+    Kind { name: "event queue", door: "amqp", role: Some("reader"), share: Share::Fixed(16 - 1), start: event_queue },
+    Kind { name: "sender", door: "amqp", role: Some("writer"), share: Share::Memory, start: sender },
 ];
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
@@ -406,12 +409,32 @@ fn session(ground: &Ground, token: &str) -> Result<TcpStream, String> {
 
 /// A receiver of the tenant's telemetry over AMQP.
 fn receiver(ground: &Ground, token: &str) -> Result<TcpStream, String> {
-    let known = ground.accounts.find(token);
-    let (tenant, secret) = known.map_or((TENANT, "wrong"), |token| (&*token.tenant, &*token.secret));
-    let (mut wanted, mut socket) = (Vec::new(), connect(ground.process.amqp));
-    amqp::log_in(&mut wanted, token, secret);
+    let (tenant, mut wanted, mut socket) = amqp_login(ground, token);
     amqp::receive(&mut wanted, &format!("telemetry/{tenant}"), 1);
     amqp::enter(&mut socket, &wanted, 1).map(|()| socket)
+}
+
+/// A queue of the tenant's events of its own over AMQP.
+fn event_queue(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let (tenant, mut wanted, mut socket) = amqp_login(ground, token);
+    amqp::receive_as(&mut wanted, &format!("event/{tenant}"), 1, &ground.new_name("own"));
+    amqp::enter(&mut socket, &wanted, 1).map(|()| socket)
+}
+
+/// A sender of commands over AMQP.
+fn sender(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let (tenant, mut wanted, mut socket) = amqp_login(ground, token);
+    amqp::send_parts(&mut wanted, &format!("command/{tenant}"), 1, b"");
+    amqp::enter(&mut socket, &wanted, 1).map(|()| socket)
+}
+
+/// The tenant of a token, with a login over AMQP by it that is to be sent.
+fn amqp_login(ground: &Ground, token: &str) -> (String, Vec<u8>, TcpStream) {
+    let known = ground.accounts.find(token);
+    let (tenant, secret) = known.map_or((TENANT, "wrong"), |token| (&*token.tenant, &*token.secret));
+    let mut wanted = Vec::new();
+    amqp::log_in(&mut wanted, token, secret);
+    (tenant.to_owned(), wanted, connect(ground.process.amqp))
 }
 
 fn subscriber(ground: &Ground, token: &str) -> Result<TcpStream, String> {

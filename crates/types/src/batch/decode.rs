@@ -2,7 +2,7 @@
 
 use super::varint::RecordReader;
 use super::{BATCH_HEADER_BYTES, BatchError, RecordBatch, RecordFault};
-use crate::{Compression, Header, Offset, RecordView};
+use crate::{Compression, Header, Offset, RecordView, header};
 
 /// The smallest header: two numbers of one byte each.
 const MIN_HEADER_BYTES: usize = 2;
@@ -196,6 +196,15 @@ impl<'a> RecordView<'a> {
         }
         found
     }
+
+    /// True if the record had expired at `now_ms` by its creation time and time to live, which are headers of devices' messages.
+    pub fn is_void(&self, now_ms: i64) -> bool {
+        let [ttl, created] = self.header_values([header::TTL, header::CREATION_TIME]);
+        let number = |value: Option<&[u8]>| std::str::from_utf8(value?).ok()?.parse::<i64>().ok();
+        let Some(ttl_ms) = number(ttl) else { return false };
+        let created_ms = number(created).unwrap_or(self.timestamp_ms);
+        created_ms.saturating_add(ttl_ms) <= now_ms
+    }
 }
 
 /// The headers of a record; see [`RecordView::headers`].
@@ -224,3 +233,29 @@ impl<'a> Iterator for HeaderIter<'a> {
 }
 
 impl ExactSizeIterator for HeaderIter<'_> {}
+
+#[cfg(test)]
+mod tests {
+    use crate::{BatchBuilder, Compression, Epoch, Header, Offset, Record};
+
+    #[test]
+    fn a_record_is_void_once_its_time_has_passed_since_it_was_created() {
+        type Headers<'a> = &'a [(&'a str, &'a [u8])];
+        let table: [(Headers<'_>, i64, bool); 6] = [
+            (&[], i64::MAX, false),
+            (&[("ttl", b"500")], 1_499, false),
+            (&[("ttl", b"500")], 1_500, true),
+            (&[("ttl", b"500"), ("creation-time", b"2000")], 2_499, false),
+            (&[("ttl", b"500"), ("creation-time", b"2000")], 2_500, true),
+            (&[("ttl", b"soon")], i64::MAX, false),
+        ];
+        for (headers, now_ms, expected) in table {
+            let headers: Vec<_> = headers.iter().map(|(key, value)| Header { key, value: Some(value) }).collect();
+            let mut builder = BatchBuilder::default();
+            builder.push(&Record { timestamp_ms: 1_000, key: None, value: None, headers: &headers });
+            let batch = builder.seal(Offset(0), Epoch(0), Compression::None);
+            let record = batch.records().next().unwrap().unwrap();
+            assert_eq!(record.is_void(now_ms), expected, "{headers:?} {now_ms}");
+        }
+    }
+}
