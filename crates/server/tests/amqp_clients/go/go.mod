@@ -1,0 +1,5 @@
+module amqpclients
+
+go 1.22
+
+require github.com/Azure/go-amqp v1.5.0
