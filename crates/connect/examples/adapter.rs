@@ -31,8 +31,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 async fn serve(connect: &Connect, metrics: &Metrics) -> Result<(), Box<dyn std::error::Error>> {
-    let [registry, commands] = connect.application_routes();
-    let applications = Api::builder("applications", "Registry", "1").with(registry).with(commands).build(metrics)?;
+    let [registry, connections, commands] = connect.application_routes();
+    let applications =
+        Api::builder("applications", "Registry", "1").with(registry).with(connections).with(commands).build(metrics)?;
     let devices = Api::builder("devices", "Devices", "1");
     let devices = connect.device_routes().into_iter().fold(devices, |api, routes| api.with(routes)).build(metrics)?;
     let anybody = Arc::new(LoopbackApplications::default());

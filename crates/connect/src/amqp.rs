@@ -18,6 +18,7 @@ mod address;
 mod command_tasks;
 mod config;
 mod connection;
+mod connection_figures;
 mod durable_records;
 mod engine;
 mod fault;

@@ -12,6 +12,7 @@ use millstream_view::ViewRuntime;
 use crate::adapter::{HTTP_ADAPTER, LORA_ADAPTER};
 use crate::amqp::{self, AmqpAdapter, AmqpParts, StreamQueues};
 use crate::commands::Commands;
+use crate::connection_table::ConnectionTable;
 use crate::connections::{Attempts, Connections, Gauges, LiveDevices};
 use crate::cors::origins;
 use crate::credential_cache::CredentialCache;
@@ -20,7 +21,7 @@ use crate::ingest::Ingest;
 use crate::last_seen::LastSeen;
 use crate::login::{DeviceLogins, DeviceLoginsParts};
 use crate::lora::{self, LoraAdapter};
-use crate::management::Management;
+use crate::management::{Management, ManagementParts};
 use crate::metrics::{AdapterMetrics, Totals};
 use crate::mqtt::{self, Guests, MqttAdapter, MqttParts, SessionStore};
 use crate::password::PasswordHashing;
@@ -172,17 +173,21 @@ impl Connect {
             gauges: Gauges::new(metrics, mqtt::ADAPTER),
             live: LiveDevices::default(),
         });
-        let management = Management::new(
-            registry.clone(),
+        let connection_table = ConnectionTable::new(ground.wall.clone());
+        let management = Management::new(ManagementParts {
+            registry: registry.clone(),
             ext_rules,
-            streams.clone(),
-            config,
+            streams: streams.clone(),
+            connections: connections.clone(),
+            connection_table: connection_table.clone(),
+            config: config.clone(),
             hashing,
-            [hashers, searchers],
-            connections.clone(),
-        );
+            hashers,
+            background: searchers,
+        });
         let mqtt = MqttParts {
             connections,
+            connection_table: connection_table.clone(),
             registry: registry.clone(),
             logins: logins.clone(),
             uplink: Arc::new(uplink(
@@ -206,6 +211,7 @@ impl Connect {
             commands: commands.clone(),
             payload_max_bytes: config.commands.payload_max_bytes,
             config: config.amqp.clone(),
+            connection_table,
         };
         Ok(Self {
             registry,
@@ -228,9 +234,10 @@ impl Connect {
         &self.registry
     }
 
-    /// The registry's management API and the sending of commands, for the listener of applications.
-    pub fn application_routes(&self) -> [Routes; 2] {
-        [self.management.routes(), self.commands.routes()]
+    /// The registry's management API, connected clients and the sending of commands, for the listener of applications.
+    pub fn application_routes(&self) -> [Routes; 3] {
+        let [registry, connections] = self.management.routes();
+        [registry, connections, self.commands.routes()]
     }
 
     /// The routes of the HTTP adapter, of LoRaWAN network servers and of MQTT over WebSocket, for the listener of devices.

@@ -12,8 +12,8 @@
 //! # fn open(ground: millstream_view::ViewRuntime, clock: Arc<millstream_types::SystemClock>) -> Result<(), Box<dyn std::error::Error>> {
 //! let metrics = Metrics::default();
 //! let connect = Connect::open(&ground, &ConnectConfig::default(), Arc::new(()), Arc::default(), clock, &metrics)?;
-//! let [registry, commands] = connect.application_routes();
-//! let applications = Api::builder("applications", "Millstream", "1").with(registry).with(commands).build(&metrics)?;
+//! let [registry, connections, commands] = connect.application_routes();
+//! let applications = Api::builder("applications", "Millstream", "1").with(registry).with(connections).with(commands).build(&metrics)?;
 //! let devices = Api::builder("devices", "Devices", "1");
 //! let devices = connect.device_routes().into_iter().fold(devices, |api, routes| api.with(routes)).build(&metrics)?;
 //! // Each on its listener; that of devices with `connect.device_authenticator()`. Then, at the end:
@@ -28,6 +28,7 @@ mod amqp;
 mod commands;
 mod config;
 mod connect;
+mod connection_table;
 mod connections;
 mod content_type;
 mod cors;

@@ -1,10 +1,11 @@
-//! The registry's management API, version 1: tenants, devices and credentials over HTTP.
+//! The management API, version 1, over HTTP: tenants, devices and credentials of the registry, and connected clients.
 //!
 //! Every change is answered when it is durable and visible to all adapters. `If-Match` makes it conditional on the
 //! version that the client has seen.
 
 mod auth_id;
 mod condition;
+mod connections;
 mod credentials;
 mod devices;
 mod etag;
@@ -21,10 +22,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{ETAG, LOCATION};
 use axum::response::{IntoResponse, Response};
-use millstream_http::{Content, Json, Limits, Problem, Routes, Workers};
+use millstream_http::{Content, Json, Limits, Problem, Route, Routes, Workers};
 use serde_json::json;
 
 use crate::ConnectConfig;
+use crate::connection_table::ConnectionTable;
 use crate::connections::Connections;
 use crate::password::PasswordHashing;
 use crate::registry::{ExtRules, Registry, Version};
@@ -51,50 +53,41 @@ type Shared = State<Management>;
 /// The result of a handler.
 type Answered = Result<Response, Problem>;
 
-struct ManagementParts {
-    registry: Registry,
-    ext_rules: Arc<dyn ExtRules>,
-    streams: Arc<Streams>,
-    connections: Arc<Connections>,
-    config: ConnectConfig,
-    hashing: PasswordHashing,
-    hashers: Workers,
+/// The dependencies from which [`Management`] is built.
+pub(crate) struct ManagementParts {
+    pub(crate) registry: Registry,
+    pub(crate) ext_rules: Arc<dyn ExtRules>,
+    pub(crate) streams: Arc<Streams>,
+    pub(crate) connections: Arc<Connections>,
+    pub(crate) connection_table: Arc<ConnectionTable>,
+    pub(crate) config: ConnectConfig,
+    pub(crate) hashing: PasswordHashing,
+    pub(crate) hashers: Workers,
     /// The threads for searches over many resources.
-    background: Workers,
+    pub(crate) background: Workers,
 }
 
 impl Management {
-    pub(crate) fn new(
-        registry: Registry,
-        ext_rules: Arc<dyn ExtRules>,
-        streams: Arc<Streams>,
-        config: &ConnectConfig,
-        hashing: PasswordHashing,
-        [hashers, background]: [Workers; 2],
-        connections: Arc<Connections>,
-    ) -> Self {
-        let config = config.clone();
-        Self(Arc::new(ManagementParts {
-            registry,
-            ext_rules,
-            streams,
-            connections,
-            config,
-            hashing,
-            hashers,
-            background,
-        }))
+    pub(crate) fn new(parts: ManagementParts) -> Self {
+        Self(Arc::new(parts))
     }
 
-    /// The routes, for the listener of applications.
-    pub(crate) fn routes(&self) -> Routes {
-        let routes = Routes::new("registry");
-        let routes = match self.0.config.registry_cors().ok().flatten() {
-            Some(cors) => routes.cors(cors),
-            None => routes,
+    /// The routes of the registry and of connected clients, for the listener of applications.
+    pub(crate) fn routes(&self) -> [Routes; 2] {
+        let registry = [tenants::routes(self), devices::routes(self), credentials::routes(self)];
+        [
+            self.group("registry", registry.into_iter().flatten()),
+            self.group("connections", connections::routes(self).into_iter()),
+        ]
+    }
+
+    fn group(&self, name: &'static str, routes: impl Iterator<Item = Route>) -> Routes {
+        let group = Routes::new(name);
+        let group = match self.0.config.registry_cors().ok().flatten() {
+            Some(cors) => group.cors(cors),
+            None => group,
         };
-        let all = [tenants::routes(self), devices::routes(self), credentials::routes(self)];
-        all.into_iter().flatten().fold(routes, Routes::route)
+        routes.fold(group, Routes::route)
     }
 
     /// Ends the threads that hash passwords and search.

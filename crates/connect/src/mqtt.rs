@@ -25,6 +25,7 @@ mod broker_deliver;
 mod broker_publish;
 mod broker_subscribe;
 mod client;
+mod client_figures;
 mod command_filter;
 mod commands;
 mod config;

@@ -46,6 +46,8 @@ pub const BAD_ALIAS: u8 = 0x94;
 pub const TOO_LARGE: u8 = 0x95;
 /// A quota is used up.
 pub const QUOTA: u8 = 0x97;
+/// An operator has ended the connection.
+pub const ADMINISTRATIVE_ACTION: u8 = 0x98;
 /// The server does not support this quality of service.
 pub const QOS: u8 = 0x9B;
 /// Use another server for now.

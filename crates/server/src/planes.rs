@@ -170,7 +170,7 @@ impl Planes {
         memory: &MemoryBudget,
         metrics: &Metrics,
     ) -> anyhow::Result<Api> {
-        let [registry, commands] = self.connect.application_routes();
+        let [registry, connections, commands] = self.connect.application_routes();
         let [temporal, quantumleap, comet_1, comet_2] = self.history.routes();
         let schemas = Schemas::new(Arc::clone(&self.query));
         let oidc = self.oidc.clone();
@@ -178,6 +178,7 @@ impl Planes {
         let api = Api::builder("applications", "Millstream", env!("CARGO_PKG_VERSION"))
             .with(console::routes(&origins))
             .with(registry)
+            .with(connections)
             .with(commands)
             .with(self.context.routes(crate::logging::level(), crate::built::BUILD))
             .with(mapping_errors::routes(self.mapping_errors()))

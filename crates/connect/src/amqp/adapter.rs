@@ -10,6 +10,7 @@ use super::AmqpConfig;
 use super::address::StreamAddress;
 use super::stream_queues::StreamQueues;
 use crate::commands::Commands;
+use crate::connection_table::ConnectionTable;
 use crate::registry::Registry;
 use crate::streams::Streams;
 
@@ -28,6 +29,7 @@ pub(crate) struct AmqpParts {
     /// Largest payload of a command.
     pub(crate) payload_max_bytes: usize,
     pub(crate) config: AmqpConfig,
+    pub(crate) connection_table: Arc<ConnectionTable>,
 }
 
 /// The state that all connections share.
@@ -41,13 +43,24 @@ pub(crate) struct AmqpAdapter {
     pub(super) queues: Arc<StreamQueues>,
     pub(super) commands: Arc<Commands>,
     pub(super) payload_max_bytes: usize,
+    pub(super) connection_table: Arc<ConnectionTable>,
     /// Room for frames that have arrived in part.
     pub(super) buffers: MemoryBudget,
 }
 
 impl AmqpAdapter {
     pub(crate) fn new(parts: AmqpParts, logins: Arc<dyn Logins>, memory: &MemoryBudget) -> Arc<Self> {
-        let AmqpParts { registry, streams, throttle, wall, queues, commands, payload_max_bytes, config } = parts;
+        let AmqpParts {
+            registry,
+            streams,
+            throttle,
+            wall,
+            queues,
+            commands,
+            payload_max_bytes,
+            config,
+            connection_table,
+        } = parts;
         let buffers = memory.share("connect.amqp.buffers_max_bytes", config.buffers_max_bytes as u64);
         Arc::new(Self {
             registry,
@@ -59,6 +72,7 @@ impl AmqpAdapter {
             queues,
             commands,
             payload_max_bytes,
+            connection_table,
             buffers,
         })
     }

@@ -13,10 +13,12 @@ use tokio::time::{Instant, sleep_until};
 
 use super::adapter::AmqpAdapter;
 use super::command_tasks::CommandTasks;
+use super::connection_figures::{ConnectionFigures, EngineCounts};
 use super::engine::Engine;
 use super::fault::Fault;
 use super::framing::AmqpIo;
-use super::handshake::{LOGIN_FRAME_MAX_BYTES, log_in};
+use super::handshake::{LOGIN_FRAME_MAX_BYTES, is_anonymous, log_in};
+use crate::connection_table::{ClientProtocol, ClientRole, ConnectionFacts, LiveConnection};
 use crate::framed_io::Read;
 
 /// Time after which memory that was short is looked for again.
@@ -47,13 +49,15 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         }
     };
     io.allow(&login.principal.tenant, adapter.config.frame_max_bytes as usize);
-    let mut connection =
-        Connection { io, engine: Engine::new(Arc::clone(&adapter), login), commands: CommandTasks::default(), adapter };
+    let figures = Arc::new(ConnectionFigures::default());
+    let live = enter(&adapter, &login, peer, Arc::clone(&figures));
+    let engine = Engine::new(Arc::clone(&adapter), login);
+    let mut connection = Connection { io, engine, commands: CommandTasks::default(), adapter, live, figures };
     let ended = connection.run(shutdown, pending).await;
     connection.engine.end();
     if let Err(fault) = ended {
         let name = &connection.engine.login().principal.name;
-        let container = connection.engine.container_id();
+        let container = connection.engine.container_id().unwrap_or_default();
         tracing::info!(%peer, name, container, why = %fault, "amqp: connection closed");
         if let Some(condition) = fault.condition() {
             connection.engine.tell(condition, &fault.to_string(), &mut connection.io.out);
@@ -64,20 +68,36 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     connection.io.close().await;
 }
 
+/// Enters an application that is let in into the table of connections.
+fn enter(adapter: &AmqpAdapter, login: &Login, address: SocketAddr, figures: Arc<ConnectionFigures>) -> LiveConnection {
+    let facts = ConnectionFacts {
+        protocol: ClientProtocol::Amqp,
+        address,
+        role: ClientRole::Application,
+        login: (!is_anonymous(login)).then(|| login.principal.name.as_str().into()),
+        device: None,
+    };
+    adapter.connection_table.enter(&login.principal.tenant, facts, figures)
+}
+
 struct Connection<S> {
     io: AmqpIo<S>,
     engine: Engine,
     commands: CommandTasks,
     adapter: Arc<AmqpAdapter>,
+    live: LiveConnection,
+    figures: Arc<ConnectionFigures>,
 }
 
 /// The causes for which a connection ends that do not come over it.
 fn end(
     shutdown: Shutdown,
     pending: PendingLogin,
+    live: &LiveConnection,
     login: &Login,
     wall: &dyn WallClock,
 ) -> impl Future<Output = Fault> + use<> {
+    let ended = live.ended();
     let revocation = login.revocation.clone();
     let left_ms = login.expires_ms.map(|expires_ms| expires_ms.saturating_sub(wall.now_ms()));
     let lasts = left_ms.map(|left_ms| Duration::from_millis(u64::try_from(left_ms).unwrap_or(0)));
@@ -97,6 +117,7 @@ fn end(
         tokio::select! {
             biased;
             () = shutdown.begun() => Fault::ShuttingDown,
+            () = ended => Fault::refused(condition::CONNECTION_FORCED, "an operator has ended the connection"),
             () = revoked => Fault::refused(condition::UNAUTHORIZED_ACCESS, "the login has ended"),
             () = expired => Fault::refused(condition::UNAUTHORIZED_ACCESS, "the token of the login has expired"),
             () = pending.displaced() => Fault::refused(
@@ -108,9 +129,17 @@ fn end(
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
+    /// Notes what the table of connections shows; once for all that came together.
+    fn note_figures(&self) {
+        self.figures.store(EngineCounts::of(&self.engine.sessions));
+        if let Some(container_id) = self.engine.container_id() {
+            self.live.set_client_id(container_id);
+        }
+    }
+
     /// Serves the client until it goes.
     async fn run(&mut self, shutdown: Shutdown, pending: PendingLogin) -> Result<(), Fault> {
-        let mut ended = pin!(end(shutdown, pending, self.engine.login(), &*self.adapter.wall));
+        let mut ended = pin!(end(shutdown, pending, &self.live, self.engine.login(), &*self.adapter.wall));
         let bell = Arc::clone(self.engine.bell());
         let config = self.adapter.config.clone();
         let (idle, frame_limit) =
@@ -137,6 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             if !self.io.out.is_empty() || self.engine.resolves().is_some() {
                 continue;
             }
+            self.note_figures();
             let mut due = heard + idle;
             if let Some(heartbeat) = self.engine.heartbeat() {
                 due = due.min(said + heartbeat);

@@ -43,7 +43,7 @@ pub(super) struct Engine {
     opener: LinkOpener,
     /// The peer's limits, once it has opened.
     remote: Option<Remote>,
-    sessions: HashMap<u16, Session>,
+    pub(super) sessions: HashMap<u16, Session>,
     /// Links that may have something to send.
     stirred: BTreeSet<LinkKey>,
     board: Arc<Board<LinkKey>>,
@@ -122,9 +122,9 @@ impl Engine {
         self.remote.as_ref()?.idle.map(|idle| idle / 2)
     }
 
-    /// The peer's own name.
-    pub(super) fn container_id(&self) -> &str {
-        self.remote.as_ref().map_or("", |remote| &remote.container_id)
+    /// The peer's own name, once it has opened.
+    pub(super) fn container_id(&self) -> Option<&str> {
+        self.remote.as_ref().map(|remote| &*remote.container_id)
     }
 
     /// The tenant whose topics have to be resolved before more can be read.

@@ -24,6 +24,8 @@ pub(super) const LOGIN_FRAME_MAX_BYTES: usize = 16 << 10;
 /// The delay of a failed login, so that a client that retries at once does so less often.
 const FAILED_LOGIN_DELAY: Duration = Duration::from_millis(100);
 const ANONYMOUS: &str = "ANONYMOUS";
+/// The name of a client that did not have to log in.
+const ANONYMOUS_NAME: &str = "anonymous";
 const PLAIN: &str = "PLAIN";
 const OAUTHBEARER: &str = "OAUTHBEARER";
 const UNKNOWN: &str = "no API token has this name and this secret";
@@ -64,11 +66,16 @@ pub(super) async fn log_in<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
+/// True if the client did not have to log in.
+pub(super) fn is_anonymous(login: &Login) -> bool {
+    login.principal.name == ANONYMOUS_NAME && login.in_every_tenant
+}
+
 /// The login of a client where nobody has to log in.
 fn anonymous(revocation: Revocation) -> Login {
     let principal = Principal {
         tenant: TenantId::default(),
-        name: "anonymous".to_owned(),
+        name: ANONYMOUS_NAME.to_owned(),
         roles: Roles::APPLICATION,
         scope: AccessScope::default(),
     };

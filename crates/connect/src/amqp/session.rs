@@ -123,6 +123,11 @@ impl Session {
         self.unsettled.insert(id, (handle, taken));
     }
 
+    /// Number of its links, in both directions.
+    pub(super) fn link_count(&self) -> usize {
+        self.links.len() + self.receivers.len()
+    }
+
     /// Number of deliveries that are not settled.
     pub(super) fn unsettled(&self) -> usize {
         self.unsettled.len()

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use super::condition::{FieldFilter, SortField, bad, compare};
 use super::{Answered, Management};
 
-const PAGE_SIZE_DEFAULT: usize = 30;
-const PAGE_SIZE_MAX: usize = 200;
+pub(super) const PAGE_SIZE_DEFAULT: usize = 30;
+pub(super) const PAGE_SIZE_MAX: usize = 200;
 /// Resources that are looked at where they are asked for; more go to the background.
 const SMALL_MAX: usize = 256;
 /// Approximate memory of a candidate in a sorted list, without its fields.
@@ -148,24 +148,34 @@ impl SearchPage {
 }
 
 impl Management {
-    /// Searches among `count` resources: at once if there are few, else on a background thread.
+    /// Searches among `count` resources.
     pub(super) async fn search(
         &self,
         tenant: Option<&TenantId>,
         count: usize,
         search: impl FnOnce() -> Result<SearchPage, Problem> + Send + 'static,
     ) -> Answered {
+        self.in_background(tenant, count, search).await?.answer()
+    }
+
+    /// Does work over `count` resources: at once if there are few, else on a background thread.
+    pub(super) async fn in_background<T: Send + 'static>(
+        &self,
+        tenant: Option<&TenantId>,
+        count: usize,
+        work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+    ) -> Result<T, Problem> {
         if count <= SMALL_MAX {
-            return search()?.answer();
+            return work();
         }
-        let found = self.0.background.submit(tenant, search).map_err(|full| {
+        let done = self.0.background.submit(tenant, work).map_err(|full| {
             Problem::from_error(ErrorCode::Overloaded, &full)
                 .value(full.waiting)
                 .rule(format!("connect.searches_max_waiting = {}", full.limit))
                 .remedy("ask again later")
                 .retry_after(Duration::from_secs(1))
         })?;
-        found.await.unwrap_or_else(|_| Err(Problem::internal("the threads that search have ended")))?.answer()
+        done.await.unwrap_or_else(|_| Err(Problem::internal("the threads that search have ended")))
     }
 }
 
@@ -177,7 +187,7 @@ fn size_bytes(value: &Value) -> usize {
     }
 }
 
-fn number(name: &str, given: &str, max: usize) -> Result<usize, Problem> {
+pub(super) fn number(name: &str, given: &str, max: usize) -> Result<usize, Problem> {
     given.parse().ok().filter(|number| *number <= max).ok_or_else(|| {
         let rule = if max == usize::MAX { format!("{name} is 0 or more") } else { format!("{name} is 0 to {max}") };
         bad("a number of the search is out of its bounds", given).rule(rule).remedy("send such a whole number")

@@ -15,6 +15,7 @@ use super::session_store::SessionStore;
 use super::signals::Signals;
 use super::{ADAPTER, MqttConfig};
 use crate::adapter::UNAUTHENTICATED;
+use crate::connection_table::ConnectionTable;
 use crate::connections::Connections;
 use crate::login::DeviceLogins;
 use crate::presence::Presence;
@@ -40,6 +41,7 @@ pub(crate) struct MqttAdapter {
     pub(super) brokers: Brokers,
     pub(super) counts: Arc<Counts>,
     pub(super) connections: Arc<Connections>,
+    pub(super) connection_table: Arc<ConnectionTable>,
     connected: Mutex<HashMap<TenantId, usize>>,
 }
 
@@ -72,11 +74,12 @@ pub(crate) struct MqttParts {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) store: SessionStore,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) connection_table: Arc<ConnectionTable>,
 }
 
 impl MqttAdapter {
     pub(crate) fn new(parts: MqttParts, memory: &MemoryBudget, metrics: &Metrics) -> Arc<Self> {
-        let MqttParts { registry, logins, uplink, presence, config, log, store, connections } = parts;
+        let MqttParts { registry, logins, uplink, presence, config, log, store, connections, connection_table } = parts;
         let counts = Arc::new(Counts::new(metrics));
         let (broker, clocks) = (config.broker.clone(), (uplink.wall.clone(), uplink.monotonic.clone()));
         let parts =
@@ -84,7 +87,19 @@ impl MqttAdapter {
         let brokers = Brokers::new(parts, memory);
         let buffers = memory.share("connect.mqtt.buffers_max_bytes", config.buffers_max_bytes as u64);
         let connected = Mutex::default();
-        Arc::new(Self { registry, logins, uplink, presence, config, buffers, brokers, counts, connections, connected })
+        Arc::new(Self {
+            registry,
+            logins,
+            uplink,
+            presence,
+            config,
+            buffers,
+            brokers,
+            counts,
+            connections,
+            connection_table,
+            connected,
+        })
     }
 
     /// Checks that a device with login may stay connected; for one without, that its tenant allows such devices.

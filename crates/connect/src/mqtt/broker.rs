@@ -23,6 +23,7 @@ mod orphans;
 mod queue;
 mod retained;
 mod session;
+mod session_view;
 mod sharing;
 mod state;
 mod trie;
@@ -46,6 +47,7 @@ pub(crate) use queue::QueueEntry;
 use queue::QueueLimits;
 use session::Online;
 pub(crate) use session::{Next, Session, SessionSubscription};
+pub(crate) use session_view::SessionView;
 use state::{Found, State};
 
 use super::session_store::TenantStore;

@@ -33,6 +33,7 @@ impl Client {
                 self.unreserve(&filter)?;
             }
         }
+        self.note_reserved();
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use smallvec::SmallVec;
 use super::adapter::{ConnectionSlot, MqttAdapter};
 use super::broker::LimitReached;
 use super::broker_client::{BrokerClient, PendingSubscribe};
+use super::client_figures::ClientFigures;
 use super::deliveries::Deliveries;
 use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::error_filter::ErrorFilter;
@@ -62,6 +63,8 @@ pub(super) struct Client {
     /// The client's DISCONNECT, if it has sent one.
     pub(super) end: Option<Disconnect>,
     pub(super) will: Option<LastWill>,
+    /// What the table of connections shows of it.
+    pub(super) figures: Arc<ClientFigures>,
     /// That a subscription was refused for a limit is in the server's log.
     has_logged_limit: bool,
     _counted: Counted,
@@ -114,6 +117,7 @@ impl Client {
             forgotten: Vec::new(),
             end: None,
             will: None,
+            figures: Arc::default(),
             has_logged_limit: false,
             _counted: counted,
         };
@@ -255,6 +259,7 @@ impl Client {
                 self.subscribe_private(filter, *options, given.subscription_id, &mut wanted)?
             });
         }
+        self.note_reserved();
         self.answer_subscription(given.id, codes, wanted, out)
     }
 
@@ -265,6 +270,17 @@ impl Client {
         } else {
             self.subscribe_to_errors(filter, qos)
         }
+    }
+
+    /// Notes the subscriptions to commands and errors for the table of connections. A client without login names a tenant in
+    /// each: the tenant that it speaks for is shown its own.
+    pub(super) fn note_reserved(&self) {
+        let commands = self.commands.iter().flat_map(|commands| &commands.subscribed);
+        let filters = commands.map(|known| &*known.filter.text).chain(self.errors.iter().map(|known| &*known.filter));
+        let tenant = self.uplink.tenant().as_str();
+        let is_shown =
+            |filter: &&str| filter.split('/').nth(1).is_some_and(|named| named.is_empty() || named == tenant);
+        self.figures.note_reserved(filters.filter(is_shown));
     }
 
     fn subscribe_to_errors(&mut self, filter: &str, qos: Qos) -> u8 {
@@ -308,6 +324,7 @@ impl Client {
                 || self.unsubscribe_private(filter)?;
             codes.push(if is_gone { reason::SUCCESS } else { reason::NO_SUBSCRIPTION_EXISTED });
         }
+        self.note_reserved();
         self.answer_unsubscription(given.id, codes, out)
     }
 

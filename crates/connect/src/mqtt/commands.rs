@@ -169,6 +169,7 @@ impl Client {
         let sent = self.adapter.uplink.monotonic.now();
         if let Some(commands) = &mut self.commands {
             commands.flights.push(SentCommand { id, sent, delivery: Some(delivery) });
+            self.figures.count_commands(commands.flights.len());
         }
         Ok(())
     }
@@ -194,6 +195,7 @@ impl Client {
         let Some(commands) = &mut self.commands else { return Ok(false) };
         let Some(at) = commands.flights.iter().position(|flight| flight.id == given.id) else { return Ok(false) };
         let flight = commands.flights.swap_remove(at);
+        self.figures.count_commands(commands.flights.len());
         if let Some(delivery) = flight.delivery {
             let refusal = || format!("the device has refused the command with reason {:#04x}", given.reason);
             let is_refused = given.reason >= reason::UNSPECIFIED;
@@ -214,6 +216,9 @@ impl Client {
     pub(super) fn flushed(&mut self) {
         let Some(commands) = &mut self.commands else { return };
         let done: Vec<SentCommand> = commands.flights.extract_if(.., |flight| flight.id == 0).collect();
+        if !done.is_empty() {
+            self.figures.count_commands(commands.flights.len());
+        }
         for delivery in done.into_iter().filter_map(|flight| flight.delivery) {
             self.say(delivery, CommandOutcome::Accepted);
         }

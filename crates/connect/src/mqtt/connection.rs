@@ -20,6 +20,7 @@ use super::framing::FramedIo;
 use super::handshake::{AdmittedClient, Entrance, Peer, admit};
 use super::signals::{Signals, end};
 use super::wake_flag::WakeFlag;
+use crate::connection_table::LiveConnection;
 use crate::framed_io::Read;
 
 /// Longest rest between two looks at what is due.
@@ -41,14 +42,14 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
     let connect_max_bytes = adapter.config.packet_max_bytes.min(CONNECT_MAX_BYTES);
     let mut io = FramedIo::new(socket, adapter.buffers.clone(), connect_max_bytes);
     match Box::pin(admit(&mut io, &adapter, &peer, &entrance)).await {
-        Ok(Some(AdmittedClient { client, keep_alive_s })) => {
+        Ok(Some(AdmittedClient { client, live, keep_alive_s })) => {
             let heard = client.uplink.now();
             let login = match entrance {
                 Entrance::Admitted(login) => Some(login),
                 Entrance::Refused(_) => None,
             };
             let mut connection =
-                ClientConnection { io, client, signals, login, keep_alive_s, heard, reader: WakeFlag::default() };
+                ClientConnection { io, client, live, signals, login, keep_alive_s, heard, reader: WakeFlag::default() };
             let fault = connection.run().await.err().map(|fault| connection.client.with_own_limit(fault));
             connection.client.turn_to_will(fault.as_ref()).await;
             connection.client.execute_will(fault.as_ref());
@@ -96,6 +97,7 @@ enum ConnectionEvent {
 struct ClientConnection<S> {
     io: FramedIo<S>,
     client: Client,
+    live: LiveConnection,
     signals: Signals,
     login: Option<PendingLogin>,
     keep_alive_s: u16,
@@ -113,7 +115,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
     /// Serves the client until it goes. What is waited for beside its packets stays arranged from one to the next.
     async fn run(&mut self) -> Result<(), DisconnectCause> {
         let Signals { shutdown, mut registry } = self.signals.clone();
-        let mut stopped = pin!(end(shutdown, self.login.take()));
+        let mut stopped = pin!(end(shutdown, self.live.ended(), self.login.take()));
         let mut timer = pin!(sleep(self.rest()));
         let (mut is_set_for_waits, mut looks) = (false, 0_u32);
         let mut rare = WakeFlag::default();
@@ -210,6 +212,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ClientConnection<S> {
             self.client.uplink.refresh().await;
             if self.client.turns_to.is_some() && self.client.uplink.is_settled() {
                 self.client.turn().await?;
+                self.live.move_to(self.client.uplink.tenant());
+                self.client.note_reserved();
             }
             if self.client.is_provisioning() && self.client.uplink.is_settled() {
                 self.client.provision().await;

@@ -20,6 +20,7 @@ use super::client::{Client, Counted, Takes};
 use super::disconnect::{CONNECT_MAX_BYTES, DisconnectCause};
 use super::framing::FramedIo;
 use super::last_will::LastWill;
+use crate::connection_table::{ClientProtocol, ClientRole, ConnectionFacts, LiveConnection};
 use crate::framed_io::Read;
 use crate::login::MqttClaim;
 use crate::registry::has_broker;
@@ -49,6 +50,8 @@ impl Entrance {
 /// A client that was let in.
 pub(super) struct AdmittedClient {
     pub(super) client: Client,
+    /// Its place in the table of connections.
+    pub(super) live: LiveConnection,
     /// The keep alive in force; 0 is none.
     pub(super) keep_alive_s: u16,
 }
@@ -153,7 +156,23 @@ pub(super) async fn admit<S: AsyncRead + AsyncWrite + Unpin>(
     // Without a private space a will elsewhere has no effect, as with Hono.
     client.will = hello.will.take().filter(|will| is_reserved(&will.topic) || client.broker_client.is_some());
     io.allow(client.uplink.tenant(), client.packet_max_bytes());
-    Ok(Some(AdmittedClient { client, keep_alive_s }))
+    let live = enter(adapter, &client, peer.address);
+    live.set_client_id(&hello.client_id);
+    Ok(Some(AdmittedClient { client, live, keep_alive_s }))
+}
+
+/// Enters a client that is let in into the table of connections.
+fn enter(adapter: &MqttAdapter, client: &Client, address: SocketAddr) -> LiveConnection {
+    let (tenant, device) = (client.uplink.tenant(), &client.uplink.who().name);
+    let login = client.login.as_ref();
+    let facts = ConnectionFacts {
+        protocol: ClientProtocol::Mqtt,
+        address,
+        role: ClientRole::Device,
+        login: login.map(|login| format!("{}@{tenant}", login.auth_id.as_str()).into()),
+        device: login.map(|_| device.as_str().into()),
+    };
+    adapter.connection_table.enter(tenant, facts, Arc::clone(&client.figures) as _)
 }
 
 async fn hello<S: AsyncRead + AsyncWrite + Unpin>(
@@ -282,6 +301,7 @@ async fn judge(
     let Some((broker_client, is_present)) = broker_client(hello, adapter, &client, &streams).await? else {
         return Ok((client, false));
     };
+    client.figures.follow(broker_client.link.view());
     client.broker_client = Some(broker_client);
     if let Some(will) = hello.will.as_ref().filter(|will| !is_reserved(&will.topic)) {
         client.may_publish(&will.topic).map_err(|fault| {

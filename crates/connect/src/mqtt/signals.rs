@@ -15,8 +15,12 @@ pub(super) struct Signals {
     pub(super) registry: watch::Receiver<u64>,
 }
 
-/// Waits until the listener stops, or wants the place of the connection for another tenant.
-pub(super) async fn end(shutdown: Shutdown, login: Option<PendingLogin>) -> DisconnectCause {
+/// Waits until the listener stops, an operator ends the connection, or the listener wants its place for another tenant.
+pub(super) async fn end(
+    shutdown: Shutdown,
+    ended: impl Future<Output = ()>,
+    login: Option<PendingLogin>,
+) -> DisconnectCause {
     let displaced = async {
         match login {
             Some(login) => login.displaced().await,
@@ -26,6 +30,7 @@ pub(super) async fn end(shutdown: Shutdown, login: Option<PendingLogin>) -> Disc
     tokio::select! {
         biased;
         () = shutdown.begun() => DisconnectCause::ShuttingDown,
+        () = ended => DisconnectCause::refused(reason::ADMINISTRATIVE_ACTION, "an operator has ended the connection"),
         () = displaced => DisconnectCause::refused(reason::QUOTA, "the listener is full, and of its tenants this one has most connections"),
     }
 }

@@ -9,6 +9,7 @@ mod amqp_events;
 mod command_http;
 mod command_mqtt;
 mod command_world;
+mod connections_api;
 mod declared_topics;
 mod gate;
 mod hostile_http;

@@ -87,8 +87,8 @@ impl World {
         });
         let (log, connect) = opened.await.unwrap();
         let api = |name| Api::builder(name, name, "1");
-        let [registry, commands] = connect.application_routes();
-        let applications = api("applications").with(registry).with(commands).build(&metrics).unwrap();
+        let [registry, connections, commands] = connect.application_routes();
+        let applications = api("applications").with(registry).with(connections).with(commands).build(&metrics).unwrap();
         let devices = connect.device_routes().into_iter().fold(api("devices"), |api, routes| api.with(routes));
         let devices = devices.build(&metrics).unwrap();
         let any: SocketAddr = "127.0.0.1:0".parse().unwrap();

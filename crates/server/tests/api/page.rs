@@ -36,10 +36,11 @@ takes a body.
 ";
 
 /// Sections by tag: heading, and the page that tells more. Further tags follow under their own names.
-const SECTIONS: [(&[&str], &str, &str); 17] = [
+const SECTIONS: [(&[&str], &str, &str); 18] = [
     (&["telemetry", "events", "command-responses", "mqtt"], "Devices", "connect-http.md"),
     (&["lora"], "LoRaWAN network servers", "connect-lora.md"),
     (&["registry"], "Registry of devices", "connect-http.md"),
+    (&["connections"], "Connected clients", "connect-http.md#connected-clients"),
     (&["commands"], "Commands to devices", "connect-commands.md"),
     (&["entities"], "Entities and subscriptions (NGSI-v2)", "context.md"),
     (&["history"], "History (NGSI-LD temporal)", "context-history.md"),

@@ -139,12 +139,13 @@ pub(crate) const KINDS: [Kind; 15] = [
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
 /// a row by another door.
-pub(crate) const DOORS_WITHOUT_KIND: [&str; 21] = [
+pub(crate) const DOORS_WITHOUT_KIND: [&str; 22] = [
     "backups",
     // Asks queries, as `queries` does.
     "bullet",
     "command-responses",
     "commands",
+    "connections",
     "console",
     "documentation",
     "events",

@@ -109,7 +109,7 @@ fn the_commands_of_the_log_guide_run() {
 
 fn devices(process: &Process, dir: &Path) {
     let outputs = pasted("docs/connect-http.md", process, dir);
-    let [registered, sent, commanded, found, used] = outputs.as_slice() else {
+    let [registered, sent, commanded, found, connected, used] = outputs.as_slice() else {
         panic!("docs/connect-http.md has {} blocks", outputs.len())
     };
     assert!(registered.contains(r#"{"id":"lamp-1"}"#), "{registered}");
@@ -121,6 +121,7 @@ fn devices(process: &Process, dir: &Path) {
         page["result"].as_array().unwrap().iter().map(|device| device["id"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(pages.iter().map(ids).collect::<Vec<_>>(), [vec!["lamp-1", "gateway-1"], vec!["gateway-1"]]);
+    assert_eq!(connected, r#"{"total":0,"result":[]}"#);
     assert_eq!(used, "202 202 202 202 429 ");
 }
 

@@ -63,7 +63,6 @@ impl MessageQueue {
         self.entries.is_empty()
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -364,6 +364,16 @@ impl Session {
         self.online.as_ref().is_some_and(|online| self.flights.len() + self.lent.len() < online.window)
     }
 
+    /// Number of its own messages that wait to be sent, for the first time or again.
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len() + self.standing.len() + self.repeats.len()
+    }
+
+    /// Number of its messages that were sent and not acknowledged.
+    pub(super) fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
     /// Tells its connection to look again.
     pub(super) fn ring(&self) {
         if let Some(online) = &self.online {
