@@ -135,7 +135,8 @@ impl LinkOpener {
 }
 
 /// Attaches a link without its end, and detaches it at once (section 2.6.3).
-pub(super) fn refuse_link(channel: u16, attach: &Attach<'_>, (condition, why): &LinkFault, out: &mut Vec<u8>) {
+pub(super) fn refuse_link(channel: u16, attach: &Attach<'_>, fault: &LinkFault, out: &mut Vec<u8>) {
+    let (condition, why) = fault;
     let own = Attach {
         name: attach.name,
         handle: attach.handle,
