@@ -25,7 +25,6 @@ mod model;
 #[cfg(test)]
 mod mutations;
 mod orion;
-mod outgoing;
 mod plane;
 mod query;
 mod reader;

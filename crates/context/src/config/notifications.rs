@@ -1,5 +1,7 @@
 //! Settings of notifications.
 
+use millstream_outgoing::{InvalidSetting, Outgoing, OutgoingSettings};
+use millstream_types::RemoteCallers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -78,6 +80,19 @@ impl Default for NotificationsConfig {
 }
 
 impl NotificationsConfig {
+    /// The rules for connections to receivers.
+    pub(crate) fn outgoing(&self, callers: RemoteCallers) -> Result<Outgoing, Error> {
+        let settings = OutgoingSettings {
+            allowed_setting: "context.notifications.allowed_targets",
+            allowed: &self.allowed_targets,
+            ca_setting: "context.notifications.ca_file",
+            ca_file: &self.ca_file,
+            insecure: self.insecure,
+        };
+        let outgoing = Outgoing::new(&settings, callers);
+        outgoing.map_err(|InvalidSetting { setting, value, rule }| Error::InvalidSetting { setting, value, rule })
+    }
+
     /// Checks each setting by itself.
     ///
     /// # Errors

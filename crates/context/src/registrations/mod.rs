@@ -21,11 +21,11 @@ mod view;
 use std::sync::Arc;
 
 use millstream_http::Metrics;
+use millstream_outgoing::Outgoing;
 use millstream_types::{ServicePaths, StateTopic, TenantId, TopicName, WallClock};
 use millstream_view::{Snapshot, ViewRuntime, Views, ViewsConfig};
 
 use crate::model::object_ids::ObjectIds;
-use crate::outgoing::rules::Outgoing;
 use crate::query::{NameFilter, Selector};
 use crate::refusal::{Refusal, RequestFailure};
 use crate::state_topic::create_state_topic;

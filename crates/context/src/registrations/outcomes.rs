@@ -1,9 +1,8 @@
 //! The outcome of the forwards to a provider, by registration, since the server started.
 
+use millstream_outgoing::Failed;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
-
-use crate::outgoing::attempt::Failed;
 
 /// The outcomes of one registration.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use millstream_http::Metrics;
+use millstream_outgoing::{Address, Failed, HttpReceiver, HttpReply, HttpRequest, HttpUrl, Outgoing};
 use millstream_types::{MemoryBudget, TenantId, WallClock};
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -18,16 +19,13 @@ use super::registration::{ANY_ID, ForwardedOperation, Identity, Registration};
 use super::{QueryForward, registration};
 use crate::config::RegistrationsConfig;
 use crate::model::entity::Entity;
-use crate::outgoing::address::Address;
-use crate::outgoing::attempt::Failed;
-use crate::outgoing::http_receiver::{HttpReceiver, HttpReply};
-use crate::outgoing::http_request::{HttpRequest, HttpUrl};
-use crate::outgoing::rules::Outgoing;
 use crate::query::filter::Pagination;
 use crate::statistics::observers::Observers;
 use crate::statistics::traffic::RequestOutcome;
 
 /// Connections to one provider.
+/// The header in which a provider tells the number of entities.
+const TOTAL_COUNT: &str = "fiware-total-count";
 const CONNECTIONS_MAX: usize = 16;
 /// Requests that came from another broker's forward and are in flight under one correlator: more of them run in a circle.
 const NESTED_MAX: usize = 8;
@@ -251,7 +249,7 @@ impl Providers {
         let correlator = format!("{}{FORWARD_MARK}{number}", forwarding.correlator);
         let request = HttpRequest::write(&url, "POST", &forwarding.headers(registration, &correlator), body);
         let receiver = self.receiver(&request.address);
-        let ended = receiver.ask(&request, self.timeout, self.answer_max_bytes).await;
+        let ended = receiver.ask(&request, self.timeout, self.answer_max_bytes, TOTAL_COUNT).await;
         let Identity { id, path, .. } = &registration.identity;
         let is_error = !matches!(&ended, Ok(reply) if reply.status < 400);
         let answer_bytes = ended.as_ref().map_or(0, |reply| reply.body.len() as u64);

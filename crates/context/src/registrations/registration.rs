@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millstream_outgoing::HttpUrl;
 use millstream_types::TenantId;
 use serde_json::{Map, Value, json};
 
@@ -10,7 +11,6 @@ use crate::model::datetime;
 use crate::model::entity::Key;
 use crate::model::member::Member;
 use crate::model::syntax::{IDENTIFIER_MAX_CHARS, check_identifier, has_forbidden};
-use crate::outgoing::http_request::HttpUrl;
 use crate::query::{NameFilter, Selector};
 use crate::refusal::Refusal;
 

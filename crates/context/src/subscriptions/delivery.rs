@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use millstream_outgoing::{Address, Failed, FailureKind, Outgoing};
 use millstream_types::{TenantId, WallClock, url_without_secrets};
 use millstream_view::Views;
 use parking_lot::Mutex;
@@ -26,9 +27,6 @@ use super::subscription::Subscription;
 use super::target::NotificationTarget;
 use super::view::{DeliveryOutcome, DeliveryReport, SubscriptionCommand, SubscriptionView};
 use crate::config::NotificationsConfig;
-use crate::outgoing::address::Address;
-use crate::outgoing::attempt::{Failed, FailureKind};
-use crate::outgoing::rules::Outgoing;
 use crate::statistics::alarms::Alarm;
 use crate::statistics::observers::Observers;
 use crate::statistics::traffic::RequestOutcome;

@@ -15,6 +15,7 @@ use kafka_protocol::messages::produce_request::{PartitionProduceData, TopicProdu
 use kafka_protocol::messages::{MetadataRequest, MetadataResponse, ProduceRequest, TopicName};
 use kafka_protocol::protocol::StrBytes;
 use millstream_kafka_wire::{CallError, Connection, Versions, log_in};
+use millstream_outgoing::{Address, Failed, Outgoing, dial, tls_refused, tls_to};
 use millstream_types::{BatchBuilder, Compression, Epoch, Header, Offset, Record};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -23,10 +24,6 @@ use tokio_rustls::TlsConnector;
 
 use super::kafka_target::NotificationCluster;
 use super::notification::KafkaMessage;
-use crate::outgoing::address::Address;
-use crate::outgoing::attempt::Failed;
-use crate::outgoing::rules::Outgoing;
-use crate::outgoing::socket::{dial, tls_refused, tls_to};
 
 /// Versions of requests: names of topics, records in the form of Kafka 0.11 and later.
 const METADATA_VERSIONS: RangeInclusive<i16> = 1..=8;
@@ -356,13 +353,13 @@ mod tests {
 
     use super::*;
     use crate::config::NotificationsConfig;
-    use crate::outgoing::attempt::FailureKind;
+    use millstream_outgoing::FailureKind;
 
     #[tokio::test]
     async fn a_connection_that_its_broker_has_closed_is_forgotten_before_it_is_idle_for_long() {
         let address = Address { host: "b".to_owned(), port: 1, is_tls: false };
         let cluster = NotificationCluster { brokers: vec![address.clone()], login: None };
-        let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default(), Arc::new(|| false)).unwrap());
+        let outgoing = Arc::new(NotificationsConfig::default().outgoing(Arc::new(|| false)).unwrap());
         let receiver = KafkaReceiver::new(cluster, outgoing, 1);
         let (ours, theirs) = tokio::io::duplex(64);
         let (reader, writer) = tokio::io::split(ours);

@@ -1,6 +1,7 @@
 //! Targets in Kafka: the brokers, the topic, and the parts of a record.
 
 use millstream_kafka_wire::Login;
+use millstream_outgoing::Address;
 use millstream_types::LoginMechanism;
 use serde_json::{Map, Value};
 
@@ -8,7 +9,6 @@ use super::payload_template::PayloadTemplate;
 use super::target_members::{check_host, host_and_port, pairs, required, template};
 use super::template::{MacroTemplate, without_macros};
 use crate::model::member::Member;
-use crate::outgoing::address::Address;
 use crate::refusal::Refusal;
 
 /// Longest name of a topic (Kafka's `org.apache.kafka.common.internals.Topic`).

@@ -56,6 +56,7 @@ use std::time::Duration;
 
 use millstream_http::{Metrics, Routes};
 use millstream_log::Log;
+use millstream_outgoing::Outgoing;
 use millstream_types::{RemoteCallers, StateTopic, TenantId, TopicName};
 use millstream_view::{Follower, FollowerConfig, ViewRuntime, Views, ViewsConfig};
 use parking_lot::{Mutex, RwLock};
@@ -65,7 +66,6 @@ use crate::ContextConfig;
 use crate::Error;
 use crate::flow_control::{FlowControl, Flows};
 use crate::model::object_ids::ObjectIds;
-use crate::outgoing::rules::Outgoing;
 use crate::state_topic::create_state_topic;
 use crate::statistics::observers::Observers;
 use crate::tokens::Tokens;
@@ -143,7 +143,7 @@ impl Subscriptions {
     ) -> Result<Arc<Self>, Error> {
         let notifications = config.notifications.clone();
         let counters = Arc::new(NotificationCounters::new(metrics));
-        let outgoing = Arc::new(Outgoing::of(&notifications, callers)?);
+        let outgoing = Arc::new(notifications.outgoing(callers)?);
         let (wall, shared) = (ground.wall.clone(), outgoing.clone());
         let delivery =
             NotificationDelivery::start(notifications.clone(), shared, wall, counters.clone(), observers.clone())

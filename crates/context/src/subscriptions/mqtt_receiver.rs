@@ -12,12 +12,10 @@ use millstream_mqtt::{
     AckKind, Connect, Framed, Outgoing as OutgoingPacket, PACKET_MAX_BYTES, Qos, Version, WriteError, frame, reason,
     to_server,
 };
+use millstream_outgoing::{Failed, Outgoing, Socket};
 use tokio::sync::Mutex;
 
 use super::target::NotificationBroker;
-use crate::outgoing::attempt::Failed;
-use crate::outgoing::rules::Outgoing;
-use crate::outgoing::socket::Socket;
 
 /// Largest packet from a broker, which sends acknowledgements only.
 const READ_MAX_BYTES: usize = 1_024;
@@ -223,8 +221,7 @@ mod tests {
 
     use super::*;
     use crate::config::NotificationsConfig;
-    use crate::outgoing::address::Address;
-    use crate::outgoing::attempt::FailureKind;
+    use millstream_outgoing::{Address, FailureKind};
 
     const CONNACK: &[u8] = b"\x20\x02\x00\x00";
     const TIMEOUT: Duration = Duration::from_secs(60);
@@ -253,7 +250,7 @@ mod tests {
         let port = listener.local_addr().unwrap().port();
         let address = Address { host: "127.0.0.1".to_owned(), port, is_tls: false };
         let login = Some(("user".to_owned(), password.to_owned()));
-        let outgoing = Arc::new(Outgoing::of(&NotificationsConfig::default(), Arc::new(|| false)).unwrap());
+        let outgoing = Arc::new(NotificationsConfig::default().outgoing(Arc::new(|| false)).unwrap());
         let receiver = MqttReceiver::new(NotificationBroker { address, login }, outgoing, 1 << 20);
         tokio::select! {
             sent = receiver.send("t", payload, qos, false, TIMEOUT) => sent,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use millstream_outgoing::{HttpRequest, HttpUrl};
 use millstream_types::{murmur2, partition_of_key};
 use serde::{Deserialize, Serialize};
 
@@ -10,7 +11,6 @@ use super::kafka_target::why_no_topic;
 use super::target::TEXT_MAX_BYTES;
 use super::target::{Http, NotificationTarget};
 use crate::flow_control::Token;
-use crate::outgoing::http_request::{HttpRequest, HttpUrl};
 use crate::state_topic::RECORD_MAX_BYTES;
 
 /// Lanes of a subscription, which are delivered concurrently.

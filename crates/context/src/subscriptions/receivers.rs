@@ -5,6 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millstream_outgoing::{Address, HttpReceiver, Outgoing};
 use parking_lot::Mutex;
 
 use super::kafka_receiver::KafkaReceiver;
@@ -12,9 +13,6 @@ use super::kafka_target::NotificationCluster;
 use super::mqtt_receiver::MqttReceiver;
 use super::target::NotificationBroker;
 use crate::config::NotificationsConfig;
-use crate::outgoing::address::Address;
-use crate::outgoing::http_receiver::HttpReceiver;
-use crate::outgoing::rules::Outgoing;
 
 /// Interval between two removals of unused connections and receivers.
 const SWEEP: Duration = Duration::from_secs(30);

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use millstream_outgoing::{HttpRequest, HttpUrl};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::built_ins::service;
@@ -15,7 +16,6 @@ use super::shape::{body, has_nothing_new, whole_body};
 use super::subscription::Subscription;
 use super::target::{Http, Mqtt, NotificationTarget};
 use super::template::MacroTemplate;
-use crate::outgoing::http_request::{HttpRequest, HttpUrl};
 
 const JSON_UTF8: &str = "application/json; charset=utf-8";
 const TEXT_UTF8: &str = "text/plain; charset=utf-8";

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use millstream_outgoing::{Failed, FailureKind};
+
 use super::subscription::Retry;
 use crate::config::NotificationsConfig;
-use crate::outgoing::attempt::{Failed, FailureKind};
 
 /// Classifies an attempt: a status of "not now" proves that the receiver has not taken it; with
 /// `Retry::Always` any failure is retried.

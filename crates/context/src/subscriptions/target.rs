@@ -1,6 +1,7 @@
 //! Targets of notifications and their payloads.
 
 use axum::http::{HeaderName, Method};
+use millstream_outgoing::{Address, HttpUrl, is_header_text};
 
 use super::kafka_target::Kafka;
 use super::payload_template::PayloadTemplate;
@@ -8,8 +9,6 @@ use super::target_members::{check_host, host_and_port, pairs, required, template
 use super::template::MacroTemplate;
 use crate::ignored::IgnoredMembers;
 use crate::model::member::Member;
-use crate::outgoing::address::Address;
-use crate::outgoing::http_request::{HttpUrl, is_header_text};
 use crate::refusal::Refusal;
 
 /// Members of `notification` that name a target.

@@ -1,10 +1,10 @@
 //! Members that targets of several kinds have.
 
+use millstream_outgoing::is_host;
 use serde_json::Value;
 
 use super::template::MacroTemplate;
 use crate::model::member::Member;
-use crate::outgoing::address::is_host;
 use crate::refusal::Refusal;
 
 pub(crate) fn required(given: &mut Member, name: &'static str) -> Result<String, Refusal> {

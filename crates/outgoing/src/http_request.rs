@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use axum::http::Uri;
+use hyper::Uri;
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::address::Address;
-use super::http_response::RequestKind;
+use crate::address::Address;
+use crate::http_response::RequestKind;
 
 const HOST: &str = "host";
 const CONTENT_LENGTH: &str = "content-length";
@@ -21,7 +21,7 @@ const CONSTANT_BYTES: usize = 64;
 
 /// A parsed URL of a receiver.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HttpUrl {
+pub struct HttpUrl {
     text: Arc<str>,
     address: Arc<Address>,
     /// Host and port as written.
@@ -31,7 +31,8 @@ pub(crate) struct HttpUrl {
 }
 
 impl HttpUrl {
-    pub(crate) fn host(&self) -> &str {
+    /// The host, a name or an IP address.
+    pub fn host(&self) -> &str {
         &self.address.host
     }
 
@@ -43,7 +44,7 @@ impl HttpUrl {
     }
 
     /// Parses a URL; `None` if it cannot be a target.
-    pub(crate) fn read(text: &str) -> Option<Self> {
+    pub fn read(text: &str) -> Option<Self> {
         let uri: Uri = text.parse().ok()?;
         let (is_tls, usual_port) = match uri.scheme_str()? {
             "http" => (false, 80),
@@ -69,9 +70,11 @@ fn read_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| is_number && *port > 0)
 }
 
+/// A rendered request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HttpRequest {
-    pub(crate) address: Arc<Address>,
+pub struct HttpRequest {
+    /// The host that it goes to.
+    pub address: Arc<Address>,
     pub(crate) asked: RequestKind,
     /// The request has `Connection: close`.
     pub(crate) closes: bool,
@@ -82,7 +85,7 @@ pub(crate) struct HttpRequest {
 
 impl HttpRequest {
     /// Renders a request. The names in `headers` are unique; invalid headers are left out.
-    pub(crate) fn write<T: AsRef<str>>(url: &HttpUrl, method: &str, headers: &[(T, T)], body: &str) -> Self {
+    pub fn write<T: AsRef<str>>(url: &HttpUrl, method: &str, headers: &[(T, T)], body: &str) -> Self {
         let headers = headers.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
         let size = headers.clone().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
         let size = size + url.target.len() + url.authority.len() + CONSTANT_BYTES + body.len();
@@ -113,7 +116,7 @@ impl HttpRequest {
     }
 
     /// The same request to the host of `base`; path and query stay.
-    pub(crate) fn at(&self, base: &HttpUrl) -> Cow<'_, Self> {
+    pub fn at(&self, base: &HttpUrl) -> Cow<'_, Self> {
         match HttpUrl::read(&self.url) {
             Some(url) if url.address != base.address => Cow::Owned(self.to(&url.at(base)).into_owned()),
             _ => Cow::Borrowed(self),
@@ -121,18 +124,20 @@ impl HttpRequest {
     }
 
     /// The same request to `url`.
-    pub(crate) fn to(&self, url: &HttpUrl) -> Cow<'_, Self> {
+    pub fn to(&self, url: &HttpUrl) -> Cow<'_, Self> {
         if self.url == url.text {
             return Cow::Borrowed(self);
         }
         Cow::Owned(Self::write(url, self.head().0, &self.headers(), self.body()))
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// The request as it is sent.
+    pub fn bytes(&self) -> &[u8] {
         self.text.as_bytes()
     }
 
-    pub(crate) fn body(&self) -> &str {
+    /// The body.
+    pub fn body(&self) -> &str {
         &self.text[self.head_bytes..]
     }
 
@@ -162,14 +167,14 @@ impl Serialize for HttpRequest {
     }
 }
 
-/// The header is valid. Its name is in lower case.
-fn is_header(name: &str, value: &str) -> bool {
+/// The header may be given to [`HttpRequest::write`]: it is valid, and no framing. Its name is in lower case.
+pub fn is_header(name: &str, value: &str) -> bool {
     let is_token = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(&byte);
     !FRAMING.contains(&name) && !name.is_empty() && name.bytes().all(is_token) && is_header_text(value)
 }
 
 /// The text may stand in a header's value: it has no line breaks and no other control characters.
-pub(crate) fn is_header_text(text: &str) -> bool {
+pub fn is_header_text(text: &str) -> bool {
     text.bytes().all(|byte| byte >= b' ' && byte != 0x7f || byte == b'\t')
 }
 

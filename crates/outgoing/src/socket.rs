@@ -1,4 +1,4 @@
-//! A connection to a receiver of notifications, plain or over TLS.
+//! A connection to a receiver, plain or over TLS.
 //!
 //! There is no background work: bytes move only when the caller writes, reads or waits, like on a non-blocking socket.
 
@@ -13,14 +13,17 @@ use rustls::{ClientConfig, ClientConnection};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use super::address::Address;
-use super::attempt::Failed;
-use super::rules::Outgoing;
+use crate::address::Address;
+use crate::attempt::Failed;
+use crate::rules::Outgoing;
 
 const READ_BYTES: usize = 1_024;
 
 /// Connects to an allowed address of the receiver.
-pub(crate) async fn dial(address: &Address, outgoing: &Outgoing) -> Result<TcpStream, Failed> {
+///
+/// # Errors
+/// The host is unknown, not allowed, or does not answer.
+pub async fn dial(address: &Address, outgoing: &Outgoing) -> Result<TcpStream, Failed> {
     let found = tokio::net::lookup_host((address.host.as_str(), address.port)).await;
     let found: Vec<_> = found.map_err(|error| Failed::unreached(format!("unknown host: {error}")))?.collect();
     let found = outgoing.targets.among(&address.host, found).map_err(Failed::unreached)?;
@@ -31,27 +34,37 @@ pub(crate) async fn dial(address: &Address, outgoing: &Outgoing) -> Result<TcpSt
 }
 
 /// The authorities that are trusted in TLS with the receiver, and the name that its certificate must have.
-pub(crate) fn tls_to(
-    address: &Address,
-    outgoing: &Outgoing,
-) -> Result<(Arc<ClientConfig>, ServerName<'static>), Failed> {
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn tls_to(address: &Address, outgoing: &Outgoing) -> Result<(Arc<ClientConfig>, ServerName<'static>), Failed> {
     let name = ServerName::try_from(address.host.clone()).map_err(tls_refused)?;
     Ok((outgoing.trust.config().map_err(tls_refused)?, name))
 }
 
 /// The failure of a handshake.
-pub(crate) fn tls_refused(why: impl Display) -> Failed {
+pub fn tls_refused(why: impl Display) -> Failed {
     Failed::unreached(format!("TLS refused: {why}"))
 }
 
-pub(crate) struct Socket {
+/// A connection, plain or over TLS.
+pub struct Socket {
     tcp: TcpStream,
     session: Option<Box<Mutex<ClientConnection>>>,
 }
 
+impl std::fmt::Debug for Socket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Socket({:?})", self.tcp)
+    }
+}
+
 impl Socket {
     /// Connects to an allowed address of the receiver; with TLS checks its certificate.
-    pub(crate) async fn connect(address: &Address, outgoing: &Outgoing) -> Result<Self, Failed> {
+    ///
+    /// # Errors
+    /// The receiver is not reached, or its certificate is not trusted.
+    pub async fn connect(address: &Address, outgoing: &Outgoing) -> Result<Self, Failed> {
         let tcp = dial(address, outgoing).await?;
         if !address.is_tls {
             return Ok(Self::plain(tcp));
@@ -82,7 +95,10 @@ impl Socket {
 
     /// Writes as much as possible without waiting. TLS may still hold accepted bytes:
     /// [`Socket::ready`] and [`Socket::try_read`] send them.
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// The connection is broken, or takes no bytes now.
+    pub fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         let Some(session) = &self.session else { return self.tcp.try_write(bytes) };
         let mut session = session.lock();
         let taken = session.writer().write(bytes)?;
@@ -91,7 +107,10 @@ impl Socket {
     }
 
     /// Reads the available bytes; 0 at the end.
-    pub(crate) fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// The connection is broken, or has no bytes now.
+    pub fn try_read(&self, room: &mut [u8]) -> io::Result<usize> {
         let Some(session) = &self.session else { return self.tcp.try_read(room) };
         let mut session = session.lock();
         loop {
@@ -109,13 +128,19 @@ impl Socket {
     }
 
     /// Waits until the socket is readable.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub async fn readable(&self) -> io::Result<()> {
         while !self.wait(false).await? {}
         Ok(())
     }
 
     /// Waits until the socket is readable or writable; returns true if it is readable.
-    pub(crate) async fn ready(&self) -> io::Result<bool> {
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub async fn ready(&self) -> io::Result<bool> {
         self.wait(true).await
     }
 
@@ -154,11 +179,15 @@ impl Socket {
     }
 
     /// The connection is open. Unrequested bytes make it useless, too.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         matches!(self.try_read(&mut [0]), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
-    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+    /// Writes all bytes.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         loop {
             match self.try_write(bytes) {
                 Ok(taken) => bytes = &bytes[taken..],
@@ -172,7 +201,10 @@ impl Socket {
     }
 
     /// Appends received bytes to `read`; 0 at the end.
-    pub(crate) async fn read_buf(&self, read: &mut BytesMut) -> io::Result<usize> {
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub async fn read_buf(&self, read: &mut BytesMut) -> io::Result<usize> {
         let mut room = [0; READ_BYTES];
         loop {
             match self.try_read(&mut room) {

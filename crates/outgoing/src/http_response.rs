@@ -13,7 +13,6 @@ const BODY_MAX_BYTES: u64 = 64 << 10;
 const HEADERS_MAX: usize = 100;
 const ENDLESS: &str = "the answer's head has no end";
 const BEGINS_WITH: &[u8] = b"HTTP/1.";
-const TOTAL_COUNT: &str = "fiware-total-count";
 /// Most bytes of framing for each byte of a body that is kept.
 const FRAMING_FACTOR: u64 = 8;
 
@@ -66,6 +65,8 @@ pub(crate) struct ResponseReader {
 struct KeptBody {
     bytes: Vec<u8>,
     max_bytes: usize,
+    /// The header that tells a total.
+    total_header: &'static str,
 }
 
 /// The rest of the body.
@@ -108,8 +109,8 @@ impl ResponseReader {
     }
 
     /// Keeps a body of at most `max_bytes`.
-    pub(crate) fn keeping(asked: RequestKind, max_bytes: usize) -> Self {
-        Self { kept: Some(KeptBody { bytes: Vec::new(), max_bytes }), ..Self::new(asked) }
+    pub(crate) fn keeping(asked: RequestKind, max_bytes: usize, total_header: &'static str) -> Self {
+        Self { kept: Some(KeptBody { bytes: Vec::new(), max_bytes, total_header }), ..Self::new(asked) }
     }
 
     /// The body that was kept and the total that the reply tells; `None` if the body is not whole.
@@ -185,7 +186,10 @@ impl ResponseReader {
         if !(100..=199).contains(&status) || status == 101 {
             let (body, keeps) = self.framing(status, head.version == Some(1), head.headers)?;
             self.body = body;
-            let total = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(TOTAL_COUNT));
+            let name = self.kept.as_ref().map(|kept| kept.total_header);
+            let is_total =
+                |header: &&httparse::Header<'_>| name.is_some_and(|name| header.name.eq_ignore_ascii_case(name));
+            let total = head.headers.iter().find(is_total);
             self.total = total.and_then(|header| number(header.value.trim_ascii())?.try_into().ok());
             self.said = Some(HttpResponse { status, body_bytes: 0, keeps });
         }

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::address::Address;
-use super::attempt::Failed;
-use super::http_request::HttpRequest;
-use super::http_response::{HttpResponse, ResponseReader};
-use super::rules::Outgoing;
-use super::socket::Socket;
+use crate::address::Address;
+use crate::attempt::Failed;
+use crate::http_request::HttpRequest;
+use crate::http_response::{HttpResponse, ResponseReader};
+use crate::rules::Outgoing;
+use crate::socket::Socket;
 
 /// Maximum idle time of a reused connection: the receiver may be about to close an older one.
 const IDLE_MAX: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ const CLOSED_SOON: Duration = Duration::from_secs(1);
 const READ_BYTES: usize = 1_024;
 
 /// A receiver: one host and port.
-pub(crate) struct HttpReceiver {
+pub struct HttpReceiver {
     address: Arc<Address>,
     outgoing: Arc<Outgoing>,
     /// Limits the number of connections.
@@ -41,11 +41,13 @@ struct IdleConnections {
 
 /// A reply with its whole body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HttpReply {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
-    /// The number of entities in all, if the reply tells it.
-    pub(crate) total: Option<usize>,
+pub struct HttpReply {
+    /// The status.
+    pub status: u16,
+    /// The whole body.
+    pub body: Vec<u8>,
+    /// The total that the reply tells in a header, such as the number of entities.
+    pub total: Option<usize>,
 }
 
 /// The state of one attempt.
@@ -57,19 +59,35 @@ struct DeliveryAttempt<'a> {
     reader: ResponseReader,
 }
 
+impl std::fmt::Debug for HttpReceiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpReceiver({:?})", self.address)
+    }
+}
+
 impl HttpReceiver {
-    pub(crate) fn new(address: Arc<Address>, outgoing: Arc<Outgoing>, connections_max: usize) -> Self {
+    /// A receiver that has at most `connections_max` connections at a time.
+    pub fn new(address: Arc<Address>, outgoing: Arc<Outgoing>, connections_max: usize) -> Self {
         Self { address, outgoing, permits: Semaphore::new(connections_max), kept: Mutex::default() }
     }
 
-    pub(crate) fn is_unused(&self) -> bool {
+    /// The host and port.
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    /// No connection is kept for it.
+    pub fn is_unused(&self) -> bool {
         let mut kept = self.kept.lock();
         kept.idle.retain(|(socket, since)| since.elapsed() < IDLE_MAX && socket.is_open());
         kept.idle.is_empty()
     }
 
     /// Makes one attempt; returns the status of the reply and the bytes of its body.
-    pub(crate) async fn send(&self, request: &HttpRequest, timeout: Duration) -> Result<(u16, u64), Failed> {
+    ///
+    /// # Errors
+    /// The receiver was not reached, or gave no answer in time.
+    pub async fn send(&self, request: &HttpRequest, timeout: Duration) -> Result<(u16, u64), Failed> {
         let Ok(_permit) = self.permits.acquire().await else { return Err(Failed::refused("the server is stopping")) };
         let until = tokio::time::Instant::now() + timeout;
         let reader = || ResponseReader::new(request.asked);
@@ -78,17 +96,21 @@ impl HttpReceiver {
     }
 
     /// Makes one attempt within `timeout`, the wait for a connection included, and returns the whole reply, whose body has at
-    /// most `max_bytes`.
-    pub(crate) async fn ask(
+    /// most `max_bytes`. `total_header` is the header that tells a total.
+    ///
+    /// # Errors
+    /// The receiver was not reached, or its reply is not whole in time.
+    pub async fn ask(
         &self,
         request: &HttpRequest,
         timeout: Duration,
         max_bytes: usize,
+        total_header: &'static str,
     ) -> Result<HttpReply, Failed> {
         let until = tokio::time::Instant::now() + timeout;
         let permit = tokio::time::timeout_at(until, self.permits.acquire()).await;
         let Ok(Ok(_permit)) = permit else { return Err(Failed::refused("timeout: its connections are all busy")) };
-        let reader = || ResponseReader::keeping(request.asked, max_bytes);
+        let reader = || ResponseReader::keeping(request.asked, max_bytes, total_header);
         let (answer, reader) = self.exchange(request, until, reader).await?;
         match reader.into_kept() {
             Some((body, total)) => Ok(HttpReply { status: answer.status, body, total }),
@@ -218,8 +240,8 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-    use super::super::http_request::HttpUrl;
     use super::*;
+    use crate::http_request::HttpUrl;
 
     /// Sends a request larger than the socket buffers to `receive`, which reads only the first bytes.
     async fn refused_early(receive: impl AsyncFnOnce(TcpStream)) -> Result<HttpResponse, String> {

@@ -1,13 +1,17 @@
 //! The failure of one delivery attempt.
 
+/// The failure of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failed {
-    pub(crate) kind: FailureKind,
-    pub(crate) reason: String,
+pub struct Failed {
+    /// What is known of the receiver after it.
+    pub kind: FailureKind,
+    /// The reason, in words.
+    pub reason: String,
 }
 
+/// What is known of the receiver after a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FailureKind {
+pub enum FailureKind {
     /// The receiver is down: it would take no other notification now.
     Unreached,
     /// The receiver is there and has certainly not taken this notification.
@@ -18,17 +22,17 @@ pub(crate) enum FailureKind {
 
 impl Failed {
     /// The receiver was not reached.
-    pub(crate) fn unreached(reason: impl Into<String>) -> Self {
+    pub fn unreached(reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Unreached, reason: reason.into() }
     }
 
     /// The receiver has not taken the notification, but may take others.
-    pub(crate) fn refused(reason: impl Into<String>) -> Self {
+    pub fn refused(reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Refused, reason: reason.into() }
     }
 
     /// The receiver may have taken the notification.
-    pub(crate) fn unknown(reason: impl Into<String>) -> Self {
+    pub fn unknown(reason: impl Into<String>) -> Self {
         Self { kind: FailureKind::Unknown, reason: reason.into() }
     }
 }

@@ -2,12 +2,15 @@
 
 use std::net::IpAddr;
 
+/// A host and port, and whether it speaks TLS.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Address {
+pub struct Address {
     /// A name, or an IP address.
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    pub(crate) is_tls: bool,
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The connection is TLS.
+    pub is_tls: bool,
 }
 
 /// Longest name of a host and longest part of it between two points (RFC 1035, section 2.3.4).
@@ -17,7 +20,7 @@ const LABEL_MAX_CHARS: usize = 63;
 /// The text is an IP address, or may be a host's name: parts of letters, digits, hyphens and underscores, which do not
 /// begin or end with a hyphen (RFC 1123, section 2.1; names of containers have underscores). A last part of digits alone
 /// makes it an address.
-pub(crate) fn is_host(text: &str) -> bool {
+pub fn is_host(text: &str) -> bool {
     if text.parse::<IpAddr>().is_ok() {
         return true;
     }
