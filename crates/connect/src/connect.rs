@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millstream_http::{Authenticator, Metrics, Routes, Serving, Share, Workers};
 use millstream_net::{ClientTrust, Endpoints, LoginThrottle, Logins};
-use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock};
+use millstream_types::{LatencyCounts, MemoryBudget, MonotonicClock, RemoteCallers};
 use millstream_view::ViewRuntime;
 
 use crate::adapter::{HTTP_ADAPTER, LORA_ADAPTER};
@@ -229,6 +229,15 @@ impl Connect {
         })
     }
 
+    /// Lets LoRaWAN network servers have commands for their devices. The requests take their bytes from `memory`; the hosts that may be
+    /// reached depend on `callers`, unless the operator has named them.
+    ///
+    /// # Errors
+    /// [`Error::InvalidSetting`] names the setting, its value and the rule.
+    pub fn open_downlinks(&self, callers: RemoteCallers, memory: &MemoryBudget) -> Result<(), Error> {
+        self.lora.open_downlinks(callers, memory)
+    }
+
     /// Returns the registry of tenants, devices and credentials.
     pub fn registry(&self) -> &Registry {
         &self.registry
@@ -334,6 +343,7 @@ impl Connect {
     /// Ends the threads, answers open requests and writes the registry's checkpoint. Stop the listeners first.
     pub fn stop(&self) {
         self.management.stop();
+        self.lora.stop();
         self.commands.stop();
         self.mqtt.presence.stop();
         self.logins.stop();

@@ -4,12 +4,16 @@
 //! that the device has sent and the radio metadata as headers. Requests that are no uplinks, such as joins, are accepted and
 //! counted: most network servers post all they have to one URL, and report refusals as errors.
 //!
-//! Not here: which messages are taken (`ingest`); commands, which no network server gets yet.
+//! Commands to the devices are posted to the network server's `command-endpoint`.
+//!
+//! Not here: which messages are taken (`ingest`); which command goes to whom (`commands`).
 
 mod actility;
 mod chirpstack_v3;
 mod chirpstack_v4;
 mod config;
+mod downlink_body;
+mod downlinks;
 mod json_body;
 mod loriot;
 mod message;
@@ -19,16 +23,19 @@ mod the_things_stack;
 mod uplink_message;
 mod webhook;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use downlinks::Downlinks;
 use millstream_http::{Access, Content, Limits, Metrics, Route, Routes};
+use millstream_types::{MemoryBudget, RemoteCallers};
 use provider::Provider;
 use repeats::Repeats;
 use serde_json::json;
 
 pub use config::LoraConfig;
 
+use crate::Error;
 use crate::tenant_counter::TenantCounter;
 use crate::uplink::Uplink;
 
@@ -40,6 +47,8 @@ pub(crate) struct LoraAdapter {
     repeats: Arc<Repeats>,
     /// Requests that differ from a new and complete uplink.
     cases: TenantCounter,
+    /// Empty until [`LoraAdapter::open_downlinks`].
+    downlinks: OnceLock<Arc<Downlinks>>,
 }
 
 impl LoraAdapter {
@@ -48,7 +57,32 @@ impl LoraAdapter {
         let help =
             "Requests of LoRaWAN network servers that were no uplinks, came again, or had too much to be stored.";
         let cases = TenantCounter::new(metrics, "millstream_connect_lora_requests_total", help, "case", &[]);
-        Self { uplink, config, request_timeout, repeats, cases }
+        Self { uplink, config, request_timeout, repeats, cases, downlinks: OnceLock::new() }
+    }
+
+    /// Lets network servers have commands. The requests take their bytes from `memory`.
+    pub(crate) fn open_downlinks(&self, callers: RemoteCallers, memory: &MemoryBudget) -> Result<(), Error> {
+        let outgoing = Arc::new(self.config.outgoing(callers)?);
+        let downlinks = || {
+            Arc::new(Downlinks {
+                commands: self.uplink.commands.clone(),
+                ingest: self.uplink.ingest.clone(),
+                meters: self.uplink.meters.clone(),
+                wall: self.uplink.wall.clone(),
+                config: self.config.clone(),
+                outgoing,
+                memory: memory.clone(),
+                known: Default::default(),
+            })
+        };
+        self.downlinks.get_or_init(downlinks);
+        Ok(())
+    }
+
+    pub(crate) fn stop(&self) {
+        if let Some(downlinks) = self.downlinks.get() {
+            downlinks.stop();
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 mod access;
 mod certificate;
 mod command;
+mod command_endpoint;
 mod credential;
 mod defaults;
 mod device;
@@ -34,6 +35,7 @@ pub(crate) use access::{
 };
 pub(crate) use certificate::read_certificate;
 pub(crate) use command::{RegistryCommand, RegistryOutcome, RegistryRefusal};
+pub(crate) use command_endpoint::{CommandEndpoint, DownlinkValues};
 pub(crate) use credential::{
     CertificateSecret, Credential, CredentialDraft, CredentialType, GivenCredential, GivenSecret, Secret, SecretDraft,
     SecretMaterial, SecretOrigin, SharedKey, UnknownSecret,

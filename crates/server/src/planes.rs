@@ -103,6 +103,7 @@ impl Planes {
         let mappings = Arc::new(RegistryMappings::new(connect.registry().clone(), expressions));
         let logins = Arc::clone(&tokens.logins);
         let callers: RemoteCallers = Arc::new(move || logins.are_required());
+        connect.open_downlinks(callers.clone(), memory)?;
         let mut of_context = config.context.clone();
         let waiting_max_bytes = usize::try_from(memory.limit_bytes() / NOTIFICATIONS_PART).unwrap_or(usize::MAX);
         let notifications = &mut of_context.notifications;

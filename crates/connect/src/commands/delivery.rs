@@ -10,13 +10,15 @@ use super::command::Command;
 use super::outcome::Outcome;
 use super::request_id::RequestIds;
 
+const NO_WORD: &str = "the device did not acknowledge the command, or its connection ended";
+
 /// A listener's verdict on a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The device has received it.
     Accepted,
     /// The device has probably not received it.
-    Released,
+    Released { why: Cow<'static, str> },
     /// It can never be delivered to the device.
     Rejected { status: u16, why: Cow<'static, str> },
 }
@@ -82,7 +84,12 @@ impl CommandDelivery {
 
     /// Releases the command: the device did not acknowledge in time or has disconnected.
     pub(crate) fn release(self) {
-        self.say(Verdict::Released);
+        self.release_because(NO_WORD);
+    }
+
+    /// Releases the command; the application gets the reason, unless the command goes on waiting.
+    pub(crate) fn release_because(self, why: impl Into<Cow<'static, str>>) {
+        self.say(Verdict::Released { why: why.into() });
     }
 
     /// Rejects the command, because no listener can deliver it. The application gets `status`.
@@ -104,7 +111,8 @@ impl CommandDelivery {
 impl Drop for CommandDelivery {
     fn drop(&mut self) {
         if self.is_open {
-            self.notes.add(Note::Said(Arc::clone(&self.command), Verdict::Released));
+            let verdict = Verdict::Released { why: NO_WORD.into() };
+            self.notes.add(Note::Said(Arc::clone(&self.command), verdict));
         }
     }
 }

@@ -45,8 +45,8 @@ impl Outcome {
         why: Cow::Borrowed("the device did not take the command before its time to live had passed"),
     };
 
-    pub(crate) fn released(why: &'static str) -> Self {
-        Self { end: End::Released, status: 503, why: Cow::Borrowed(why) }
+    pub(crate) fn released(why: impl Into<Cow<'static, str>>) -> Self {
+        Self { end: End::Released, status: 503, why: why.into() }
     }
 
     pub(crate) fn unknown_device() -> Self {

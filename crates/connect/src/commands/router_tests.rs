@@ -188,7 +188,7 @@ impl RouterWorld {
                 moved = true;
                 match note {
                     Note::Said(command, verdict) => {
-                        let has_come_back = verdict == super::delivery::Verdict::Released;
+                        let has_come_back = matches!(verdict, super::delivery::Verdict::Released { .. });
                         if has_come_back {
                             self.returned.insert(command.position, self.newest);
                         }

@@ -19,7 +19,6 @@ use super::request_id::RequestIds;
 
 const NOBODY: &str = "nobody listens for commands of the device";
 const FULL: &str = "the device's connection has as many commands waiting as it may";
-const NO_WORD: &str = "the device did not acknowledge the command, or its connection ended";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -109,8 +108,8 @@ impl Routes {
         match verdict {
             Verdict::Accepted => context.end(entry, Outcome::ACCEPTED),
             Verdict::Rejected { status, why } => context.end(entry, Outcome::rejected(status, why)),
-            Verdict::Released => match command.expires_ms {
-                None => context.end(entry, Outcome::released(NO_WORD)),
+            Verdict::Released { why } => match command.expires_ms {
+                None => context.end(entry, Outcome::released(why)),
                 Some(expires_ms) if expires_ms <= context.now_ms => context.end(entry, Outcome::EXPIRED),
                 Some(_) => {
                     (entry.phase, entry.newer_than) = (Phase::Waits, newest);

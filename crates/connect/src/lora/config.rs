@@ -1,5 +1,7 @@
 //! The configuration of the adapter for LoRaWAN network servers.
 
+use millstream_outgoing::{InvalidSetting, Outgoing, OutgoingSettings};
+use millstream_types::RemoteCallers;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,11 +18,30 @@ pub struct LoraConfig {
     /// Uplinks of a tenant that are remembered, for five minutes, so that a network server that sends one again does not
     /// store it twice; 0 to 1,000,000. Default 10,000.
     pub repeats_max_per_tenant: usize,
+    /// Hosts that commands may be posted to: names, `*.` and a domain, addresses, networks such as `10.0.0.0/8`, and the
+    /// words `public` and `private`. Default empty: public addresses, and private ones while no caller logs in.
+    pub allowed_targets: Vec<String>,
+    /// File (PEM) of certificate authorities that are trusted for network servers over TLS, beside the system's.
+    /// Default empty: the system's only.
+    pub ca_file: String,
+    /// Time that a network server may take to answer a command, in milliseconds; 1 to 60,000. Default 5,000.
+    pub downlink_timeout_ms: u64,
+    /// Commands of a tenant that may be on their way to its network servers, of which one takes half at most; 1 to 10,000.
+    /// Default 32.
+    pub downlinks_max_per_tenant: usize,
 }
 
 impl Default for LoraConfig {
     fn default() -> Self {
-        Self { body_max_bytes: 65_536, payload_max_bytes: 2_048, repeats_max_per_tenant: 10_000 }
+        Self {
+            body_max_bytes: 65_536,
+            payload_max_bytes: 2_048,
+            repeats_max_per_tenant: 10_000,
+            allowed_targets: Vec::new(),
+            ca_file: String::new(),
+            downlink_timeout_ms: 5_000,
+            downlinks_max_per_tenant: 32,
+        }
     }
 }
 
@@ -39,7 +60,27 @@ impl LoraConfig {
             let value = self.repeats_max_per_tenant.to_string();
             return refuse("connect.lora.repeats_max_per_tenant", value, "use 0 to 1000000");
         }
+        if !(1..=60_000).contains(&self.downlink_timeout_ms) {
+            return refuse("connect.lora.downlink_timeout_ms", self.downlink_timeout_ms.to_string(), "use 1 to 60000");
+        }
+        if !(1..=10_000).contains(&self.downlinks_max_per_tenant) {
+            let value = self.downlinks_max_per_tenant.to_string();
+            return refuse("connect.lora.downlinks_max_per_tenant", value, "use 1 to 10000");
+        }
         Ok(())
+    }
+
+    /// The rules for connections to network servers.
+    pub(super) fn outgoing(&self, callers: RemoteCallers) -> Result<Outgoing, Error> {
+        let settings = OutgoingSettings {
+            allowed_setting: "connect.lora.allowed_targets",
+            allowed: &self.allowed_targets,
+            ca_setting: "connect.lora.ca_file",
+            ca_file: &self.ca_file,
+            insecure: false,
+        };
+        let outgoing = Outgoing::new(&settings, callers);
+        outgoing.map_err(|InvalidSetting { setting, value, rule }| Error::InvalidSetting { setting, value, rule })
     }
 }
 
@@ -59,6 +100,14 @@ mod tests {
             (
                 LoraConfig { repeats_max_per_tenant: 1_000_001, ..LoraConfig::default() },
                 "connect.lora.repeats_max_per_tenant = 1000001: use 0",
+            ),
+            (
+                LoraConfig { downlink_timeout_ms: 0, ..LoraConfig::default() },
+                "connect.lora.downlink_timeout_ms = 0: use 1",
+            ),
+            (
+                LoraConfig { downlinks_max_per_tenant: 0, ..LoraConfig::default() },
+                "connect.lora.downlinks_max_per_tenant = 0: use 1",
             ),
         ] {
             let refusal = config.validate().unwrap_err().to_string();

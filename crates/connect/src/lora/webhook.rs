@@ -122,6 +122,9 @@ impl LoraAdapter {
             return problem.into_response();
         }
         self.uplink.ingest.count_accepted(&meter, Delivery::AtLeastOnce, bytes, took);
+        if let Some(downlinks) = self.downlinks.get() {
+            downlinks.heard(caller, webhook.provider);
+        }
         for (is_left_out, case) in
             [(left_out.metadata, "metadata-left-out"), (left_out.additional, "additional-data-left-out")]
         {

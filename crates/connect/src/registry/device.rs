@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::object::{Object, yes};
-use super::{Defaults, DeviceId};
+use super::{CommandEndpoint, Defaults, DeviceId};
 
 /// The registered description of a device. Members that nothing acts on are kept if they were stored once, and refused in requests.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -67,17 +67,6 @@ struct DeviceDocument {
     upstream_message_mapper: Option<String>,
 }
 
-/// The address that commands for the device are sent to instead of waiting for it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct CommandEndpoint {
-    uri: String,
-    #[serde(default, skip_serializing_if = "Object::is_empty")]
-    headers: Object,
-    #[serde(default, skip_serializing_if = "Object::is_empty")]
-    payload_properties: Object,
-}
-
 impl TryFrom<DeviceDocument> for Device {
     type Error = &'static str;
 
@@ -134,6 +123,11 @@ impl Device {
         self.authorities.iter().any(|authority| authority == PROVISIONS)
     }
 
+    /// The address that takes commands for the devices behind it, if it is a network server's.
+    pub(crate) fn command_endpoint(&self) -> Option<&CommandEndpoint> {
+        self.command_endpoint.as_ref()
+    }
+
     /// Refuses members that nothing would act on.
     pub(crate) fn check(&self) -> Result<(), Problem> {
         let refuse = |detail: &'static str, value: &str, rule: &'static str, remedy: &'static str| {
@@ -144,8 +138,7 @@ impl Device {
             return refuse("there is no such authority", unknown, rule, "leave it out");
         }
         if let Some(endpoint) = &self.command_endpoint {
-            let rule = "command-endpoint is not supported; commands go to devices that listen for them";
-            return refuse("commands are not posted to a URI", &endpoint.uri, rule, "leave command-endpoint out");
+            endpoint.check()?;
         }
         let mappers = [&self.downstream_message_mapper, &self.upstream_message_mapper];
         if let Some(mapper) = mappers.into_iter().flatten().next() {

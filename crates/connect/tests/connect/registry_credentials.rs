@@ -161,7 +161,7 @@ async fn what_would_have_no_effect_or_cannot_be_is_refused_with_value_rule_and_r
             "distinguished name",
         ),
         (device(r#"{"authorities":["admin"]}"#), "admin", "auto-provisioning-enabled"),
-        (device(r#"{"command-endpoint":{"uri":"http://x"}}"#), "http://x", "listen for them"),
+        (device(r#"{"command-endpoint":{"uri":"ftp://x"}}"#), "ftp://x", "uri is a URL"),
         (device(r#"{"downstream-message-mapper":"m"}"#), "m", "a job can rewrite them"),
         (device(r#"{"upstream-message-mapper":"n"}"#), "n", "a job can rewrite them"),
     ];

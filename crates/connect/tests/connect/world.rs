@@ -71,6 +71,8 @@ impl World {
         throttle: Arc<LoginThrottle>,
     ) -> Self {
         let metrics = Metrics::default();
+        let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
+        let budget = memory.clone();
         let (path, counted) = (dir.to_owned(), metrics.clone());
         let opened = tokio::task::spawn_blocking(move || {
             let clock = Arc::new(SystemClock::default());
@@ -83,6 +85,7 @@ impl World {
                 wall: clock.clone(),
             };
             let connect = Connect::open(&ground, &config, Arc::new(()), throttle, clock, &counted).unwrap();
+            connect.open_downlinks(Arc::new(|| false), &budget).unwrap();
             (log, Arc::new(connect))
         });
         let (log, connect) = opened.await.unwrap();
@@ -96,7 +99,6 @@ impl World {
         let open = Arc::new(LoopbackApplications::default());
         let door = Listener::bind("applications", any.into(), open, limits()).await.unwrap();
         let gate = Listener::bind("devices", any.into(), connect.device_authenticator(), limits()).await.unwrap();
-        let memory = MemoryBudget::new("memory.budget_bytes", 1 << 30);
         let mqtt = connect.listen_mqtt(any.into(), &memory, &metrics).unwrap();
         Self {
             log,

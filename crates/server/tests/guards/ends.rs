@@ -11,6 +11,7 @@ use millstream_testkit::{Process, ask, eventually, has_kafka_listener, open};
 use serde_json::{Value, json};
 
 use crate::amqp;
+use crate::downlinks::{NetworkServer, dev_eui};
 use crate::work::KINDS;
 
 /// An idle machine ends everything within two seconds; this allows for a busy one.
@@ -46,7 +47,7 @@ struct Work {
 }
 
 const KAFKA_FETCH: &str = "fetch of Kafka that waits";
-const WORK: [Work; 20] = [
+const WORK: [Work; 21] = [
     Work { kind: "request", what: "body that does not come", start: slow_body },
     Work { kind: "request", what: KAFKA_FETCH, start: kafka_fetch },
     Work { kind: "request", what: "wait for the end of a job", start: wait_for_job },
@@ -67,6 +68,7 @@ const WORK: [Work; 20] = [
     Work { kind: "receiver", what: "receiver over AMQP", start: receiver },
     Work { kind: "event queue", what: "receiver of events over AMQP", start: event_queue },
     Work { kind: "sender", what: "sender over AMQP with a part of a message", start: sender },
+    Work { kind: "downlink", what: "command that a network server does not answer", start: downlink },
 ];
 
 /// The work that servers of this log take.
@@ -130,8 +132,9 @@ fn what_a_user_ends_is_over_while_its_receiver_hangs() {
 /// A server with a topic, a bucket and a device.
 fn start() -> (tempfile::TempDir, Process) {
     let dir = tempfile::tempdir().unwrap();
-    // A request waits for a provider this long.
-    let process = Process::start_on(dir.path(), &["--set=context.registrations.timeout_ms=3600000"]);
+    // A request waits for a provider, and a command for a network server, this long.
+    let settings = ["--set=context.registrations.timeout_ms=3600000", "--set=connect.lora.downlink_timeout_ms=60000"];
+    let process = Process::start_on(dir.path(), &settings);
     send(&process, "PUT /api/streams/in", &json!({"partitions": 1}));
     send(&process, "POST /api/streams/in/records", &json!([{"value": {"n": 1}}]));
     send(&process, "PUT /buckets/things", &json!({}));
@@ -385,6 +388,11 @@ fn sender(process: &Process) -> Running {
     amqp::send_parts(&mut wanted, "command/acme", 1, b"part");
     amqp::enter(&mut socket, &wanted, 1).unwrap();
     Running::of(socket)
+}
+
+fn downlink(process: &Process) -> Running {
+    let server = NetworkServer { process, tenant: "acme", login: &[] };
+    Running::of(server.hang(&dev_eui(1), &[]).unwrap()).ended_by("/v1/devices/acme/ns".to_owned())
 }
 
 fn subscriber(process: &Process) -> Running {

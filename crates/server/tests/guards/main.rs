@@ -7,6 +7,7 @@
 mod amqp;
 mod before_login;
 mod door;
+mod downlinks;
 mod ends;
 mod foreign_bytes;
 mod logged_in;

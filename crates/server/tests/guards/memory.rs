@@ -7,6 +7,7 @@ use millstream_testkit::{Process, ask, eventually};
 use serde_json::{Value, json};
 
 use crate::amqp;
+use crate::downlinks::{NetworkServer, dev_eui};
 use crate::providers::{Behaviour, Provider};
 use crate::work::KINDS;
 
@@ -43,7 +44,7 @@ pub(crate) const SETTINGS: [&str; 20] = [
 type Press = fn(&Process) -> Vec<TcpStream>;
 
 /// Each kind with its press, and whether the gate runs it.
-const PRESSES: [(&str, Press, bool); 15] = [
+const PRESSES: [(&str, Press, bool); 16] = [
     ("request", requests, true),
     ("query", queries, true),
     ("kept query", kept_queries, false),
@@ -59,6 +60,7 @@ const PRESSES: [(&str, Press, bool); 15] = [
     ("receiver", receivers, true),
     ("event queue", event_queues, false),
     ("sender", senders, true),
+    ("downlink", downlinks, false),
 ];
 
 #[test]
@@ -404,6 +406,24 @@ fn senders(process: &Process) -> Vec<TcpStream> {
     });
     settle(process);
     open
+}
+
+/// Commands to many devices of a network server that answers none, with as large a body as its endpoint may give them.
+fn downlinks(process: &Process) -> Vec<TcpStream> {
+    let made = ask(process.applications, "POST", "/v1/tenants/acme", &[JSON], b"{}");
+    assert_eq!(made.status, 201, "{}", made.text());
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let properties = json!({"payload": "{{payload}}{{payloadHex}}", "note": "x".repeat(8_000)});
+    let server = NetworkServer { process, tenant: "acme", login: &[] };
+    for number in 0..300 {
+        let device = dev_eui(number);
+        server.register(silent.local_addr().unwrap(), &properties, &device);
+        let path = format!("/api/commands/acme/{device}?command=1&one-way=true&ttl-s=600&timeout-ms=1");
+        let answer = ask(process.applications, "POST", &path, &[], &[b'x'; 2_000]);
+        assert!(matches!(answer.status, 202 | 429 | 503 | 504), "{}", answer.text());
+    }
+    settle(process);
+    Vec::new()
 }
 
 fn subscribers(process: &Process) -> Vec<TcpStream> {

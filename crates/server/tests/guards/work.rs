@@ -11,6 +11,7 @@ use millstream_testkit::{Process, ask};
 use serde_json::{Value, json};
 
 use crate::amqp;
+use crate::downlinks::{NetworkServer, dev_eui};
 
 /// Beyond what any check waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -55,7 +56,7 @@ impl Share {
 }
 
 /// All kinds of work.
-pub(crate) const KINDS: [Kind; 15] = [
+pub(crate) const KINDS: [Kind; 16] = [
     Kind { name: "request", door: "streams", role: Some("writer"), share: Share::Memory, start: request },
     Kind {
         name: "query",
@@ -135,16 +136,23 @@ pub(crate) const KINDS: [Kind; 15] = [
     // One more is that of receivers without a name.
     Kind { name: "event queue", door: "amqp", role: Some("reader"), share: Share::Fixed(16 - 1), start: event_queue },
     Kind { name: "sender", door: "amqp", role: Some("writer"), share: Share::Memory, start: sender },
+    Kind {
+        name: "downlink",
+        door: "commands",
+        role: Some("writer"),
+        // One network server takes half.
+        share: Share::Set("connect.lora.downlinks_max_per_tenant", 2 * SHARE),
+        start: downlink,
+    },
 ];
 
 /// Groups of routes, and listeners of other protocols, by which nothing goes on that is not a request or of a kind that has
 /// a row by another door.
-pub(crate) const DOORS_WITHOUT_KIND: [&str; 22] = [
+pub(crate) const DOORS_WITHOUT_KIND: [&str; 21] = [
     "backups",
     // Asks queries, as `queries` does.
     "bullet",
     "command-responses",
-    "commands",
     "connections",
     "console",
     "documentation",
@@ -195,7 +203,12 @@ impl Ground {
 
     /// With arguments that add settings, or replace those of the shares.
     pub(crate) fn start_with(dir: &Path, arguments: &[String]) -> Self {
-        let of_work = ["shutdown_timeout_ms=1000", "context.notifications.allowed_targets=[\"private\"]"];
+        let of_work = [
+            "shutdown_timeout_ms=1000",
+            "context.notifications.allowed_targets=[\"private\"]",
+            "connect.lora.allowed_targets=[\"private\"]",
+            "connect.lora.downlink_timeout_ms=60000",
+        ];
         let mut settings = of_work.map(|setting| format!("--set={setting}")).to_vec();
         settings.extend(KINDS.iter().filter_map(|kind| match kind.share {
             Share::Set(setting, most) => Some(format!("--set={setting}={most}")),
@@ -436,6 +449,15 @@ fn amqp_login(ground: &Ground, token: &str) -> (String, Vec<u8>, TcpStream) {
     let mut wanted = Vec::new();
     amqp::log_in(&mut wanted, token, secret);
     (tenant.to_owned(), wanted, connect(ground.process.amqp))
+}
+
+/// A command that a network server does not answer.
+fn downlink(ground: &Ground, token: &str) -> Result<TcpStream, String> {
+    let (tenant, sender) = (ground.tenant(token), format!("Bearer {}", ground.secret(token)));
+    let administrator = format!("Bearer {}", ground.secret(if tenant == TENANT { "all" } else { "other" }));
+    let login = [("Authorization", &*administrator)];
+    let server = NetworkServer { process: &ground.process, tenant, login: &login };
+    server.hang(&dev_eui(ground.named.fetch_add(1, Relaxed) as usize), &[("Authorization", &sender)])
 }
 
 fn subscriber(ground: &Ground, token: &str) -> Result<TcpStream, String> {

@@ -132,11 +132,12 @@ fn the_commands_of_the_guide_to_devices_over_http_run() {
 
 fn lora(process: &Process, dir: &Path) {
     let outputs = pasted("docs/connect-lora.md", process, dir);
-    let [_, registered, header, sent, _] = outputs.as_slice() else {
+    let [_, registered, header, sent, _, commanded] = outputs.as_slice() else {
         panic!("docs/connect-lora.md has {} blocks", outputs.len())
     };
     assert!(registered.contains(r#"{"id":"70B3D57ED0000A1F"}"#), "{registered}");
     assert_eq!((header.as_str(), sent.as_str()), ("Authorization: Basic bnNAb3JjaGFyZDpodXNo\n", ""));
+    assert!(commanded.contains(r#""outcome":"waiting""#), "for the next uplink: {commanded}");
     let tail = "curl -sS --fail-with-body -H 'Fiware-Service: orchard' \
                 'http://127.0.0.1:8000/api/streams/telemetry.orchard?from=earliest'";
     let page: serde_json::Value = serde_json::from_str(&paste(tail, process, dir)).unwrap();
